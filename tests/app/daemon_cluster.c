@@ -6,11 +6,7 @@
 #include "tls_harness.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ROUND_MS = 15000, SOON_MS = 700, QUEUES = 8 };
 
@@ -45,7 +41,6 @@ static void delay(nodes_t *nodes, const char *queue, const char *job, int delay_
     redis_t *r = nodes_open(nodes, queue);
     redisReply *now = redis_do(r, "TIME");
     long long due = strtoll(now->element[0]->str, NULL, 10) * 1000 + strtoll(now->element[1]->str, NULL, 10) / 1000 + delay_ms;
-    freeReplyObject(now);
     redis_ok(r, "ZADD %s:delayed %lld %s", queue, due, job);
     redis_close(r);
 }
@@ -57,7 +52,6 @@ static bool took(nodes_t *nodes, const char *queue, const char *job) {
     redis_close(r);
     bool same = got && strcmp(got, job) == 0;
     if (got) cr_assert(same, "%s came, not %s", got, job);
-    free(got);
     return same;
 }
 
@@ -75,7 +69,6 @@ static void expect_rounds_from(nodes_t *nodes, daemon_t *d, int first, int round
         if (wait_for(took(nodes, queue, job), round_ms)) continue;
         char *log = daemon_log(d);
         fprintf(stderr, "%s", log);
-        free(log);
         cr_assert_fail("%s: the job of %s does not come", when, queue);
     }
 }
@@ -140,7 +133,6 @@ static bool says(daemon_t *d, const char *one, const char *two) {
     char *log = daemon_log(d), *rest = log;
     bool found = false;
     for (char *line; !found && (line = strsep(&rest, "\n"));) found = strstr(line, one) && strstr(line, two);
-    free(log);
     return found;
 }
 
@@ -214,7 +206,6 @@ static bool is_up(void) {
         redis_t *r = redis_open(nodes.servers[i]);
         char *info = redis_str(r, "CLUSTER INFO");
         up = up && strstr(info, "cluster_state:ok");
-        free(info);
         redis_close(r);
     }
     return up;

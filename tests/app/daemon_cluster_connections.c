@@ -5,11 +5,6 @@
 #include "suite.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { NODES = 3, QUEUES = 12, LEADER = 6, STANDBY = 3, MORE = 1, TTL_S = 12 };
 
 static daemon_t *start(nodes_t *nodes, int ttl_s) {
@@ -35,7 +30,6 @@ static int count_at(const nodes_t *nodes, size_t node, const char *name) {
     cr_assert(asprintf(&word, " name=queue-sidecar%s", name) > 0);
     for (const char *at = list; (at = strstr(at, word)); at++) count++;
     free(word);
-    free(list);
     redis_close(r);
     return count;
 }

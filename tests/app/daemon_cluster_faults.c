@@ -4,11 +4,7 @@
 #include "redis_cluster.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { QUEUES = 6, UP_MS = 15000, SOON_MS = 5000 };
 
@@ -32,7 +28,6 @@ static daemon_t *start(nodes_t *nodes, int queues) { return start_with(nodes, qu
 static bool is_sound(redis_t *r) {
     char *info = redis_str(r, "CLUSTER INFO");
     bool sound = strstr(info, "cluster_state:ok") != NULL;
-    free(info);
     return sound;
 }
 
@@ -80,7 +75,6 @@ static long long metric(daemon_t *d, const char *name) {
     char *found = strstr(newest, field);
     cr_assert_not_null(found, "no %s in %s", name, newest);
     long long value = strtoll(found + strlen(field), NULL, 10);
-    free(log);
     return value;
 }
 
@@ -167,7 +161,6 @@ static void adopt_slot(unsigned slot, size_t to) {
         redis_ok(r, "CLUSTER SETSLOT %u NODE %s", slot, id);
         redis_close(r);
     }
-    free(id);
 }
 
 Test(daemon_cluster_faults, a_dead_node_without_queues_of_ours_is_not_missed) {
@@ -204,7 +197,6 @@ static long long epoch_of(size_t node) {
     redis_t *r = redis_open(nodes.servers[node]);
     char *info = redis_str(r, "CLUSTER INFO"), *found = strstr(info, "cluster_current_epoch:");
     long long epoch = strtoll(found + strlen("cluster_current_epoch:"), NULL, 10);
-    free(info);
     redis_close(r);
     return epoch;
 }
@@ -241,7 +233,6 @@ Test(daemon_cluster_faults, the_old_map_of_a_node_that_is_cut_off_is_not_believe
     (void)cluster_stays(daemon_log_count(d, "still leading") < before + 10, 4000);
     cr_assert_lt(daemon_log_count(d, "still leading"), before + 10, "the roles of the queue are replaced again and again");
     cr_assert(promotes(&nodes, to, queue, SOON_MS), "the job does not come");
-    free(id);
     redis_close(target);
     redis_close(r);
     daemon_stop(d);
@@ -269,7 +260,6 @@ Test(daemon_cluster_faults, an_instance_that_starts_during_the_move_of_its_only_
 static void delay(redis_t *r, const char *queue, const char *job, int delay_ms) {
     redisReply *now = redis_do(r, "TIME");
     long long due = strtoll(now->element[0]->str, NULL, 10) * 1000 + strtoll(now->element[1]->str, NULL, 10) / 1000 + delay_ms;
-    freeReplyObject(now);
     redis_ok(r, "ZADD %s:delayed %lld %s", queue, due, job);
 }
 

@@ -2,12 +2,8 @@
  * by command and 10 by kill, 20 moves of a slot, 5 of them held half-way, and a node that comes and goes. */
 #include "daemon.h"
 #include "redis_cluster.h"
+#include "suite.h"
 #include "wait.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { QUEUES = 6, MOST_JOBS = 100000, END_MS = 20000, ROUNDS = 3, LONG_ROUNDS = 10, HOLD_MS = 3000 };
 
@@ -56,18 +52,15 @@ static void work(load_t *load) {
         for (int i = 0; i < 5 && load->added < MOST_JOBS; i++) {
             redisReply *reply = redis_do(r, "ZADD %s:delayed %d job-%d", queue, load->added + 1, load->added);
             added = added && reply->type == REDIS_REPLY_INTEGER;
-            freeReplyObject(reply);
             load->added++;
         }
         redisReply *copies = redis_do(r, "WAIT 1 1000");
         if (!added || copies->integer < 1)
             for (int i = first; i < load->added; i++) load->seen[i]++; /* nobody promised to keep these */
-        freeReplyObject(copies);
         for (;;) {
             redisReply *reply = redis_do(r, "RPOP %s", queue);
             bool got = reply->type == REDIS_REPLY_STRING;
             if (got) load->seen[strtol(reply->str + 4, NULL, 10)]++;
-            freeReplyObject(reply);
             if (!got) break;
         }
         redis_close(r);

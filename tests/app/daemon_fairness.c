@@ -4,10 +4,6 @@
 #include "proxy.h"
 #include "queue/scripts.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { STORM = 50000, STEP = 5000, STORM_MS = 60000, TRIES = 5, ROUNDS = 20, RENEWALS = 6, WAIT_MS = 20000 };
 
 /* Each job in the backup list of `storm` stalls at once. */

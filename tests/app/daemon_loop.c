@@ -11,12 +11,8 @@
 #include "native.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     JOBS = 1000,
@@ -85,8 +81,6 @@ static void show(const loop_t *loop) {
         "return table.concat(lines, '\\n')";
     char *text = redis_str(loop->cluster.r, "EVAL %s 0", script), *clients = redis_str(loop->cluster.r, "CLIENT LIST");
     fprintf(stderr, "%s\n%s\n", text, clients);
-    free(text);
-    free(clients);
 }
 
 __attribute__((format(printf, 2, 3))) static void fail(const loop_t *loop, const char *format, ...) {
@@ -97,8 +91,6 @@ __attribute__((format(printf, 2, 3))) static void fail(const loop_t *loop, const
     va_end(arguments);
     fprintf(stderr, "stderr of the workers:\n%s\n", text);
     show(loop);
-    free(text);
-    free(path);
     cluster_fail(&loop->cluster, why);
 }
 
@@ -108,7 +100,6 @@ static child_t *worker(const loop_t *loop) {
                                                  .env = (const char *const[]){loop->url, NULL},
                                                  .dir = loop->dir,
                                                  .err = err});
-    free(err);
     return child;
 }
 
@@ -265,8 +256,6 @@ static void tally(loop_t *loop, const char *file, void (*each)(job_t *job)) {
         for (size_t i = 0; i < sizeof(job) - 1 && sscanf(line + 2 * i, "%2x", &byte) == 1; i++) job[i] = (char)byte;
         each(&loop->jobs[number_of(loop, job)]);
     }
-    free(text);
-    free(path);
 }
 
 static void ran(job_t *job) { job->runs++; }
@@ -298,7 +287,6 @@ static int expect_all(loop_t *loop) {
         const redisReply *record = records->element[i]->element[1];
         if (strcmp(field(record, "kind"), "failed") == 0) judge(loop, record);
     }
-    freeReplyObject(records);
     tally(loop, "runs", ran);
     tally(loop, "done", was_done);
     for (int i = 0; i < loop->total; i++) {

@@ -3,17 +3,11 @@
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { SWAPS = 20 };
 
 static void swap(const char *path, const char *password) {
     char *next = temp_file("next", password);
     cr_assert_eq(rename(next, path), 0);
-    free(next);
 }
 
 /* The number of clients whose line in CLIENT LIST has this part; *id is that of the last one. */
@@ -25,7 +19,6 @@ static int connections(redis_t *r, const char *part, long long *id) {
         *id = strtoll(line + strlen("id="), NULL, 10);
         count++;
     }
-    free(list);
     return count;
 }
 
@@ -66,7 +59,6 @@ Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
         cr_assert(connections(s.r, requesters[i], &id) == 1 && id == ids[i], "%s was replaced", requesters[i]);
     cluster_end(&s);
     free(settings);
-    free(path);
 }
 
 /* Nothing else makes the sidecar send a request: the change of the file wakes its idle connections. */
@@ -92,5 +84,4 @@ Test(daemon_password, idle_connections_notice_a_new_password) {
     cr_assert_eq(daemon_log_count(d, "cannot authenticate"), 1, "%s", daemon_log(d));
     cluster_end(&s);
     free(settings);
-    free(path);
 }

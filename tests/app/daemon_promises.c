@@ -3,11 +3,7 @@
 #include "cluster.h"
 #include "proxy.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { BATCH = 50, TAKE = 500, MIN_FAULTS = 15, SLOWEST_JOB_MS = 1500, SETTLE_MS = 15000 };
 

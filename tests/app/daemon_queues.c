@@ -2,16 +2,10 @@
 #include "cluster.h"
 #include "proxy.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void expect_job(cluster_t *s, const char *queue, const char *expected) {
     char *job = cluster_take(s->r, queue, 15000);
     if (!job) cluster_fail(s, "a job was not promoted");
     cr_assert_str_eq(job, expected);
-    free(job);
 }
 
 enum { BIG = 200000, SMALL = 20, CHUNK = 5000, MAX_SAMPLES = 100000 };
@@ -35,7 +29,6 @@ static size_t sample(redis_t *r, int64_t *late, size_t room) {
         late[count] = reply->element[count]->integer;
         cr_assert_geq(late[count], 0, "%lld us early", (long long)-late[count]);
     }
-    freeReplyObject(reply);
     return count;
 }
 
@@ -64,7 +57,6 @@ static int64_t small_ones_late_us(void) {
     fprintf(stderr, "of %zu small jobs 95%% were less than %lld us late, the median %lld us\n", count, (long long)most,
             (long long)late[count / 2]);
     cr_assert_eq(redis_int(s.r, "LLEN big"), BIG);
-    free(queues);
     cluster_end(&s);
     return most;
 }
@@ -91,7 +83,6 @@ Test(daemon_queues, one_leader_serves_a_hundred_queues) {
     cr_assert(
         cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 5, 1000)); /* renewals and at most one safety poll */
     cr_assert_leq(daemon_cpu_us(d) - cpu_us, wait_scaled_ms(50) * 1000);
-    free(queues);
     cluster_end(&s);
 }
 
@@ -153,7 +144,6 @@ Test(daemon_queues, delayed_key_of_wrong_type_stops_only_its_queue) {
     expect_quiet(&t);
     char *kept = redis_str(t.s.r, "GET bad:delayed");
     cr_assert_str_eq(kept, "string", "the sidecar has changed a key of another program");
-    free(kept);
     repaired(&t, "DEL bad:delayed");
 }
 

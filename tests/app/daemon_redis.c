@@ -2,10 +2,6 @@
 #include "cluster.h"
 #include "proxy.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 /* Adds one job that falls due during the coming fault, and one that stays delayed. */
@@ -19,7 +15,6 @@ static void expect_job(cluster_t *s, const char *expected) {
     char *job = cluster_take(s->r, "q", 15000);
     if (!job) cluster_fail(s, "a job was not promoted");
     cr_assert_str_eq(job, expected);
-    free(job);
 }
 
 /* Expects that the first job came once, that the second is still delayed, and that the sidecar works. */

@@ -2,22 +2,18 @@
 #include "base/buffer.h"
 #include "daemon.h"
 #include "server.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* No Redis is there: the roles run without it. */
 static const char config[] = "redis = { socket = \"%s/no.sock\"; }; http = { port = 0; }; reload = { poll = \"%s\"; };\n"
@@ -38,7 +34,6 @@ static manager_t manager_start(bool abstract) {
     socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path) + 1);
     cr_assert_eq(bind(manager.fd, (struct sockaddr *)&at, len), 0);
     cr_assert_geq(asprintf(&manager.variable, "NOTIFY_SOCKET=%s%s", abstract ? "@" : "", path), 0);
-    free(path);
     return manager;
 }
 
@@ -157,18 +152,16 @@ Test(daemon_sd_notify, missing_service_manager_is_harmless) {
 
 /* Stops one thread of a child of ours, as a debugger does; ptrace(2). Detach it, or nobody can reap the process. */
 static pid_t stop_thread(pid_t pid, const char *name) {
-    char *path = mem_printf("/proc/%d/task", (int)pid);
+    char *path = kept_printf("/proc/%d/task", (int)pid);
     DIR *tasks = opendir(path);
     cr_assert_not_null(tasks);
     pid_t found = 0;
     for (const struct dirent *task; (task = readdir(tasks)) != NULL;) {
-        char *comm = mem_printf("%s/%s/comm", path, task->d_name), *text = temp_read(comm);
+        char *comm = kept_printf("%s/%s/comm", path, task->d_name), *text = temp_read(comm);
         text[strcspn(text, "\n")] = '\0';
         if (strcmp(text, name) == 0) found = (pid_t)atoi(task->d_name);
-        free(text), free(comm);
     }
     closedir(tasks);
-    free(path);
     cr_assert_neq(found, 0, "no thread %s", name);
     cr_assert_eq(ptrace(PTRACE_SEIZE, found, NULL, NULL), 0);
     cr_assert_eq(ptrace(PTRACE_INTERRUPT, found, NULL, NULL), 0);

@@ -5,10 +5,6 @@
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const char CONFIG[] = "group = \"app\"; lock = { ttl = \"60s\"; scope = \"queue\"; };\n"
                              "audit = { path = \"/dev/null/audit.db\"; };\n"
                              "defaults = { roles = [\"dispatcher\"]; }; queues = ( { name = \"email\"; } );";
@@ -61,7 +57,6 @@ Test(redis_shard_roles, roles_that_are_replaced_before_their_first_term_pass_the
     cr_assert(shard_roles_start(third));
     cr_assert(wait_for(fixture_log_count("still leading") == 1, 10000), "%s", fixture_log());
     redis_expect(f.r, token, "GET sidecar:email:lock");
-    free(token);
     shard_roles_retire(first, NULL);
     shard_roles_free(first);
     shard_roles_free(second);

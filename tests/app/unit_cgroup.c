@@ -6,21 +6,16 @@
 #include "fixture.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* Writes a file below a directory, with the directories above it. */
 static void put(const char *root, const char *path, const char *text) {
-    char *file = mem_printf("%s%s", root, path);
+    char *file = kept_printf("%s%s", root, path);
     for (char *slash = file + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
         *slash = '\0';
         mkdir(file, 0755);
     }
     temp_write(file, text);
-    free(file);
 }
 
 /* The limit that is found if /proc/self/cgroup holds `own`, and the file `path` (NULL = none) holds `limit`. */
@@ -29,7 +24,6 @@ static int64_t limit_of(const char *own, const char *path, const char *limit) {
     put(root, "/proc/self/cgroup", own);
     if (path) put(root, path, limit);
     int64_t found = cgroup_memory_limit(root);
-    free(root);
     return found;
 }
 
@@ -71,7 +65,6 @@ static bool says(int64_t limit, const char *expected) {
     char *log = fixture_log();
     bool found = expected ? strstr(log, expected) != NULL : !*log;
     if (!found) fprintf(stderr, "log: %s\n", log);
-    free(log);
     return found;
 }
 

@@ -1,12 +1,8 @@
 /* The config is read again at each poll. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "app/reload.h"
 #include "config_case.h"
+#include "suite.h"
 
 TestSuite(unit_reload, .init = config_case_begin, .fini = config_case_end);
 

@@ -6,11 +6,6 @@
 #include "fixture.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct {
     fixture_t f;
     instance_t instance;
@@ -66,9 +61,8 @@ __attribute__((unused)) static void expect_rows(setup_t *d, long long rows) {
 __attribute__((unused)) static void settle(setup_t *d) { driver_settle(&d->instance.driver, d->f.r); }
 
 __attribute__((unused)) static void copy_file(const char *from, const char *to) {
-    char *command = mem_printf("cp '%s' '%s'", from, to);
+    char *command = kept_printf("cp '%s' '%s'", from, to);
     cr_assert_eq(system(command), 0);
-    free(command);
 }
 
 /* Starts an auditor whose log has `rows` rows, all of them checkpointed. */
@@ -82,7 +76,7 @@ __attribute__((unused)) static void open_checkpointed(setup_t *d, int rows) {
 
 /* Ticks until the acknowledgement of the queue begins with this text. */
 __attribute__((unused)) static void expect_acknowledged(setup_t *d, const char *queue, const char *position) {
-    char *key = mem_printf("sidecar:%s:auditors", queue), *found = NULL;
+    char *key = kept_printf("sidecar:%s:auditors", queue), *found = NULL;
     bool done =
         driver_until(&d->instance.driver,
                      (free(found), found = redis_str(d->f.r, "EVAL %s 1 %s", "return redis.call('HVALS', KEYS[1])[1] or ''", key),
@@ -90,7 +84,6 @@ __attribute__((unused)) static void expect_acknowledged(setup_t *d, const char *
                      10000);
     cr_assert(done, "acknowledged is %s, %s was expected", found, position);
     free(found);
-    free(key);
 }
 
 __attribute__((unused)) static long long gaps(setup_t *d) {

@@ -4,15 +4,10 @@
 #include "queue/stream.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { ENTRIES = 20000, FEED = 250, COPY_MS = 60000 };
 
@@ -36,8 +31,6 @@ Test(daemon_auditor, every_instance_holds_the_same_log, .timeout = 120) {
     cr_assert_str_eq(first, second);
     cr_assert_eq(cluster_connections(s.r, "-auditor"), 2);
     cr_assert(wait_for(redis_int(s.r, "HLEN sidecar:r:auditors") == 2, 5000));
-    free(first);
-    free(second);
     cluster_end(&s);
 }
 
@@ -86,8 +79,6 @@ static bool acknowledged_up_to_last(redis_t *r, const char *path) {
     char *acknowledged = redis_str(r, "EVAL %s 1 sidecar:q:auditors", "return redis.call('HVALS', KEYS[1])[1]"),
          *kept = audit_log_word(path, "SELECT position || ' ' FROM positions WHERE queue = 'q'");
     bool equal = strncmp(acknowledged, kept, strlen(kept)) == 0;
-    free(acknowledged);
-    free(kept);
     return equal;
 }
 
@@ -113,7 +104,7 @@ ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
     cr_assert(wait_for(audit_log_rows(path) == 15, 10000));
     audit_log_expect(path, "q", 0, 15);
     daemon_stop(d);
-    free(crash_env), free(path_env), free(path), free(config);
+    free(crash_env), free(path_env);
     cluster_end(&s);
 }
 
@@ -159,7 +150,7 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_lo
     char *instance = audit_log_word(path, "SELECT value FROM facts WHERE name = 'instance'");
     cr_assert_eq(redis_int(s.r, "HEXISTS sidecar:q:auditors %s", instance), 1);
     daemon_stop(d);
-    free(instance), free(crash_env), free(path_env), free(path), free(config);
+    free(crash_env), free(path_env);
     cluster_end(&s);
 }
 
@@ -220,6 +211,6 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
     audit_log_expect(path, "q", 0, fed);
     cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
     daemon_stop(d);
-    free(crash_env), free(path_env), free(path), free(keeps), free(trims_all);
+    free(crash_env), free(path_env);
     cluster_end(&s);
 }

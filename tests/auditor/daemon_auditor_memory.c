@@ -3,8 +3,6 @@
 #include "audit_log.h"
 #include "cluster.h"
 
-#include <criterion/criterion.h>
-
 enum { MIB = 1024 * 1024, LARGE = 4 * MIB, MAX_KIB = 40 * 1024, COPY_MS = 60000 };
 
 /* Adds all records in one script, so that one XREAD can return all of them. */

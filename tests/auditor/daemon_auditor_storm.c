@@ -5,11 +5,6 @@
 #include "cluster.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { STORM_MS = 240000, FEW = 10, MIB = 1024 * 1024 };
 
 #define EARLY "trimming copied records before stream.retain"
@@ -75,7 +70,6 @@ Test(daemon_auditor_storm, every_job_ends_and_is_in_the_log, .timeout = 300) {
     cr_assert(strstr(status->out, "\"code\":\"trimmed_early\"") && strstr(status->out, "\"trimmed_early\":\"20"), "%s",
               status->out);
     if (!daemon_is_sanitized(d)) cr_assert_leq(daemon_peak_kib(d), 24 * 1024, "%ld KiB", daemon_peak_kib(d));
-    free(config);
     cluster_end(&s);
 }
 
@@ -128,14 +122,13 @@ Test(daemon_auditor_storm, records_without_enough_copies_hold_jobs_back, .timeou
 /* Nobody copies: the stream fills, and no record of it goes. */
 Test(daemon_auditor_storm, a_stream_that_nobody_copies_holds_jobs_back, .timeout = 300) {
     cluster_t s = cluster_begin(NULL);
-    char *config = cluster_config(&s, storm_spec(1)), *path = mem_printf("QUEUE_SIDECAR_AUDIT_PATH=%s/missing/a.db", temp_root());
+    char *config = cluster_config(&s, storm_spec(1)),
+         *path = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s/missing/a.db", temp_root());
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){path, NULL}}, "%s", config);
     take_jobs(&s, 0, storm_jobs());
     if (!daemon_wait_log(d, "the failure stream is full", STORM_MS)) cluster_fail(&s, "the stream is not full");
     cr_assert_eq(redis_int(s.r, "HEXISTS sidecar:q:meta trimmed"), 0);
     cr_assert_geq(jobs_and_records(&s), storm_jobs());
     daemon_stop(d);
-    free(config);
-    free(path);
     cluster_end(&s);
 }

@@ -45,9 +45,8 @@ Test(redis_auditor_check, records_that_fail_the_check_are_skipped_with_a_reason)
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     redis_ok(d.f.r, "XADD sidecar:email:failures * event 2" HEX64_TAIL " kind failed queue email job j at 1763690400000");
     for (int i = 0; i < ROWS; i++) {
-        char *command = mem_printf("XADD sidecar:email:failures * %s", rows[i].fields);
+        char *command = kept_printf("XADD sidecar:email:failures * %s", rows[i].fields);
         redis_ok(d.f.r, command);
-        free(command);
     }
     redis_ok(d.f.r, "XADD sidecar:email:failures * event 3" HEX64_TAIL
                     " kind discarded queue email job j at 1763690400001 answers 2" HEX64_TAIL);

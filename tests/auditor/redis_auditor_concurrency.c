@@ -6,13 +6,11 @@
 #include <glob.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static long long size_of(setup_t *d, const char *suffix) {
     struct stat at = {0};
-    char *path = mem_printf("%s%s", d->path, suffix);
+    char *path = kept_printf("%s%s", d->path, suffix);
     if (stat(path, &at) != 0) at.st_size = 0;
-    free(path);
     return at.st_size;
 }
 
@@ -51,15 +49,13 @@ Test(redis_auditor_concurrency, an_endless_reader_is_reported_once) {
 static void expect_quick_check_ok(setup_t *d) {
     char *said = audit_log_word(d->path, "PRAGMA integrity_check");
     cr_assert_str_eq(said, "ok");
-    free(said);
 }
 
 static bool wal_is_set_aside(const setup_t *d) {
-    char *pattern = mem_printf("%s.corrupt-*-wal", d->path);
+    char *pattern = kept_printf("%s.corrupt-*-wal", d->path);
     glob_t found;
     int result = glob(pattern, 0, NULL, &found);
     if (result == 0) globfree(&found);
-    free(pattern);
     return result == 0;
 }
 
@@ -70,7 +66,7 @@ static void expect_whole_after_copy(int rows, bool checkpointed) {
     char position[32];
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "100%41?#", "", NULL); /* a path that is not a valid URI */
-    char *copy = mem_printf("%s/copy.db", d.dir);
+    char *copy = kept_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, BEFORE, "1");
     expect_rows(&d, BEFORE);
     stop(&d);
@@ -96,7 +92,6 @@ static void expect_whole_after_copy(int rows, bool checkpointed) {
     cr_assert_eq(gaps(&d), 0);
     cr_assert_eq(metric_get(&metrics_of(&d)->audit_lost), 0);
     cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
-    free(copy);
     close_auditor(&d);
 }
 
@@ -109,7 +104,7 @@ Test(redis_auditor_concurrency, a_copy_from_the_last_checkpoint_overwrites_the_o
 Test(redis_auditor_concurrency, another_log_overwrites_the_open_log) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
-    char *copy = mem_printf("%s/copy.db", d.dir);
+    char *copy = kept_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
     expect_rows(&d, 50);
     stop(&d);
@@ -138,7 +133,6 @@ Test(redis_auditor_concurrency, another_log_overwrites_the_open_log) {
     }
     cr_assert_eq(fixture_log_count("overwritten while it was open"), 1, "%s", fixture_log());
     cr_assert_eq(metric_get(&metrics_of(&d)->audit_lost), 1);
-    free(copy);
     close_auditor(&d);
 }
 
@@ -166,9 +160,8 @@ static int64_t faults_after(const char *sql, const char *command) {
         sqlite3_busy_timeout(db, 5000);
         if (sql) cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
         sqlite3_close(db);
-        char *line = mem_printf("%s '%s'", command ? command : ":", d.path);
+        char *line = kept_printf("%s '%s'", command ? command : ":", d.path);
         cr_assert_eq(system(line), 0);
-        free(line);
         for (int check = 0; check < 3; check++) {
             fixture_step_boottime(1100);
             settle(&d);
@@ -200,7 +193,7 @@ static uint32_t read_u32(const unsigned char *at) {
  * (https://www.sqlite.org/fileformat.html#the_write_ahead_log). */
 static void checkpoint_page_one(const setup_t *d) {
     enum { WAL_HEAD = 32, FRAME_HEAD = 24, PAGE = 4096 };
-    char *path = mem_printf("%s-wal", d->path);
+    char *path = kept_printf("%s-wal", d->path);
     FILE *wal = fopen(path, "re"), *file = fopen(d->path, "r+e");
     unsigned char frame[FRAME_HEAD + PAGE], page[PAGE];
     bool found = false;
@@ -208,7 +201,6 @@ static void checkpoint_page_one(const setup_t *d) {
     while (fread(frame, sizeof frame, 1, wal) == 1)
         if (read_u32(frame) == 1) found = memcpy(page, frame + FRAME_HEAD, PAGE);
     cr_assert(found && fwrite(page, PAGE, 1, file) == 1 && fclose(file) == 0 && fclose(wal) == 0);
-    free(path);
 }
 
 Test(redis_auditor_concurrency, an_interrupted_checkpoint_is_no_overwrite) {
@@ -218,7 +210,7 @@ Test(redis_auditor_concurrency, an_interrupted_checkpoint_is_no_overwrite) {
     cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "DELETE FROM events WHERE seq < 400; VACUUM", NULL, NULL, NULL), SQLITE_OK);
     checkpoint_page_one(&d);
-    char *uri = mem_printf("file:%s?immutable=1", d.path);
+    char *uri = kept_printf("file:%s?immutable=1", d.path);
     cr_assert_eq(sqlite3_open_v2(uri, &alone, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL), SQLITE_OK);
     cr_assert_neq(sqlite3_exec(alone, "SELECT value FROM facts", NULL, NULL, NULL), SQLITE_OK,
                   "the file alone must be unreadable");
@@ -232,7 +224,6 @@ Test(redis_auditor_concurrency, an_interrupted_checkpoint_is_no_overwrite) {
     cr_assert(has_rows(&d, 102), "%s", fixture_log());
     expect_quick_check_ok(&d);
     cr_assert_eq(faults(&d), 0, "%s", fixture_log());
-    free(uri);
     close_auditor(&d);
 }
 
@@ -252,9 +243,8 @@ static void expect_set_aside_and_refilled(setup_t *d) {
 static void expect_refilled_after_overwrite(const char *command_on) {
     setup_t d = {0};
     open_checkpointed(&d, 50);
-    char *command = mem_printf(command_on, d.path, size_of(&d, ""));
+    char *command = kept_printf(command_on, d.path, size_of(&d, ""));
     cr_assert_eq(system(command), 0);
-    free(command);
     expect_set_aside_and_refilled(&d);
 }
 
@@ -303,7 +293,7 @@ static void expect_reason(const setup_t *d, const char *reason) {
 static void expect_foreign_left_alone(bool checkpointed) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
-    char *copy = mem_printf("%s/foreign.db", d.dir);
+    char *copy = kept_printf("%s/foreign.db", d.dir);
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "CREATE TABLE t(a); INSERT INTO t VALUES (1)", NULL, NULL, NULL), SQLITE_OK);
@@ -326,7 +316,6 @@ static void expect_foreign_left_alone(bool checkpointed) {
     expect_rows(&d, 51);
     expect_reason(&d, NULL);
     audit_log_expect(d.path, "email", 0, 51);
-    free(copy);
     close_auditor(&d);
 }
 

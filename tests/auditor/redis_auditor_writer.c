@@ -12,15 +12,13 @@
 #include <sqlite3.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static long long number(setup_t *d, const char *sql) { return audit_log_int(d->path, sql); }
 
 /* Removes <path><suffix>. */
 static void remove_file(setup_t *d, const char *suffix) {
-    char *path = mem_printf("%s%s", d->path, suffix);
+    char *path = kept_printf("%s%s", d->path, suffix);
     unlink(path);
-    free(path);
 }
 
 static void remove_log(setup_t *d) {
@@ -30,17 +28,16 @@ static void remove_log(setup_t *d) {
 }
 
 static int count_set_aside(setup_t *d) {
-    char *pattern = mem_printf("%s.corrupt-*Z", d->path);
+    char *pattern = kept_printf("%s.corrupt-*Z", d->path);
     glob_t found = {0};
     int count = glob(pattern, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
     globfree(&found);
-    free(pattern);
     return count;
 }
 
 /* Expects the whole stream in the log, one gap row of this reason, and one auditor that has acknowledged the whole stream. */
 static void expect_rebuilt(setup_t *d, int rows, const char *reason, const char *position) {
-    char *sql = mem_printf("SELECT count(*) FROM events WHERE kind = 'gap' AND reason = '%s' AND queue = 'email'", reason);
+    char *sql = kept_printf("SELECT count(*) FROM events WHERE kind = 'gap' AND reason = '%s' AND queue = 'email'", reason);
     expect_rows(d, rows);
     expect_acknowledged(d, "email", position);
     cr_assert_eq(number(d, sql), 1, "%lld gap rows of reason %s", number(d, sql), reason);
@@ -48,7 +45,6 @@ static void expect_rebuilt(setup_t *d, int rows, const char *reason, const char 
     audit_log_expect(d->path, "email", 0, rows);
     cr_assert_eq(fixture_log_count("audit log was lost; filling a new one"), 1);
     cr_assert_eq(metric_get(&metrics_of(d)->audit_lost), 1);
-    free(sql);
 }
 
 static void damage(const char *path, int64_t from_page) {
@@ -85,7 +81,7 @@ Test(redis_auditor_writer, damage_while_running_is_repaired) {
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3000, "1");
     expect_rows(&d, 3000);
-    free(audit_log_text(d.path));
+    audit_log_text(d.path);
     sqlite3 *db; /* a checkpoint, so that SQLite reads the file and not the -wal */
     cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL), SQLITE_OK);
@@ -102,7 +98,7 @@ Test(redis_auditor_writer, damage_while_running_is_repaired) {
 static void expect_replaced_log_rebuilt(bool empty) {
     setup_t d = {0};
     open_checkpointed(&d, 300);
-    char *copy = mem_printf("%s/copy.db", d.dir);
+    char *copy = kept_printf("%s/copy.db", d.dir);
     copy_file(d.path, copy);
     damage(copy, 20);
     if (empty)
@@ -111,7 +107,6 @@ static void expect_replaced_log_rebuilt(bool empty) {
         cr_assert_eq(rename(copy, d.path), 0);
     cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_lost) == 1, 10000));
     expect_rebuilt(&d, 300, empty ? "log_missing" : "log_damaged", "1-299 ");
-    free(copy);
     close_auditor(&d);
 }
 
@@ -142,10 +137,9 @@ Test(redis_auditor_writer, the_open_log_is_removed_with_its_lock_file) {
     remove_file(&d, ".lock");
     remove_log(&d);
     expect_rebuilt(&d, 100, "log_missing", "1-99 ");
-    char *lock = mem_printf("%s.lock", d.path), *text = temp_read(lock),
+    char *lock = kept_printf("%s.lock", d.path), *text = temp_read(lock),
          *instance = audit_log_word(d.path, "SELECT value FROM facts WHERE name = 'instance'");
     cr_assert(strstr(text, instance) && !strstr(text, "lost"), "%s", text);
-    free(lock), free(text), free(instance);
     close_auditor(&d);
 }
 
@@ -162,7 +156,6 @@ Test(redis_auditor_writer, the_log_is_removed_just_before_a_commit) {
     char *acknowledged = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
     cr_assert(strncmp(acknowledged, "1-100 ", 6) != 0, "a record in no log was acknowledged");
     expect_rebuilt(&d, 101, "log_missing", "1-100 ");
-    free(acknowledged);
     close_auditor(&d);
 }
 
@@ -170,7 +163,7 @@ Test(redis_auditor_writer, the_log_is_removed_just_before_a_commit) {
 Test(redis_auditor_writer, an_older_copy_is_refilled) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
-    char *copy = mem_printf("%s/copy.db", d.dir);
+    char *copy = kept_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
     expect_rows(&d, 50);
     stop(&d);
@@ -193,14 +186,13 @@ Test(redis_auditor_writer, an_older_copy_is_refilled) {
     cr_assert_eq(metric_get(&metrics_of(&d)->audit_lost), 0);
     /* the same while the log is open */
     expect_acknowledged(&d, "email", "1-99 ");
-    char *fresh = mem_printf("%s/fresh.db", d.dir);
+    char *fresh = kept_printf("%s/fresh.db", d.dir);
     copy_file(copy, fresh);
     remove_file(&d, "-wal"), remove_file(&d, "-shm");
     cr_assert_eq(rename(fresh, d.path), 0);
     expect_rows(&d, 90);
     cr_assert_eq(gaps(&d), 1);
     expect_acknowledged(&d, "email", "1-99 ");
-    free(fresh), free(copy);
     close_auditor(&d);
 }
 
@@ -237,14 +229,13 @@ Test(redis_auditor_writer, each_loss_is_a_gap_row) {
     for (int n = 2; n <= 3; n++) { /* the second time without a new record */
         stop(&d);
         sqlite3 *db;
-        char *sql = mem_printf("UPDATE facts SET value = '%032d' WHERE name = 'instance'", n);
+        char *sql = kept_printf("UPDATE facts SET value = '%032d' WHERE name = 'instance'", n);
         cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
         cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
         sqlite3_close(db);
         start(&d);
         cr_assert(driver_until(&d.instance.driver, gaps(&d) == n, 10000), "%lld gaps", gaps(&d));
         cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE reason = 'log_replaced'"), n - 1);
-        free(sql);
     }
     expect_rows(&d, 300);
     expect_acknowledged(&d, "email", "1-299 ");
@@ -348,11 +339,10 @@ Test(redis_auditor_writer, a_clock_set_back_hides_no_new_failure) {
     expect_rows(&d, 126);
     server_step_clock(d.f.server, INT64_C(-3600) * 1000);
     for (int i = 0; i < 3; i++) {
-        char *sql = mem_printf("SELECT count(*) FROM events WHERE job = '%d'", 300 + 20 * i + 19);
+        char *sql = kept_printf("SELECT count(*) FROM events WHERE job = '%d'", 300 + 20 * i + 19);
         fixture_step_boottime(1100);
         fail_now(&d, 300 + 20 * i, 20);
         cr_assert(driver_until(&d.instance.driver, number(&d, sql) == 1, 5000), "the newest failure is missing");
-        free(sql);
         settle(&d);
     }
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"), 60, "%lld of 60",
@@ -452,7 +442,6 @@ Test(redis_auditor_writer, a_read_only_directory_is_retried, .timeout = 60) {
     audit_log_expect(d.path, "email", 0, 20);
     cr_assert_eq(fixture_log_count("audit log is writable again"), 1);
     cr_assert_eq(gaps(&d), 0);
-    free(dir);
     close_auditor(&d);
 }
 
@@ -473,6 +462,5 @@ Test(redis_auditor_writer, a_full_disk_is_retried, .timeout = 120) {
     audit_log_expect(d.path, "email", 0, 16000);
     cr_assert_eq(fixture_log_count("audit log is writable again"), 1);
     cr_assert_eq(gaps(&d), 0);
-    free(acknowledged), free(dir);
     close_auditor(&d);
 }

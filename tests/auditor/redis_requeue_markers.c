@@ -4,9 +4,6 @@
 #include "fixture.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-
 enum { OLD = 1200, RETAIN_MS = 3600000, HOUR_S = 3600 };
 #define TWO_QUEUES                                                                                                               \
     "group = \"app\"; audit = { retain = \"1h\"; path = \"%s\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"
@@ -24,7 +21,6 @@ static setup_t *open_auditor(void) {
     d->config = mem_printf(TWO_QUEUES, d->path);
     d->f = fixture_start(&(fixture_options_t){.config = d->config, .preload = "shim_clock"});
     instance_start(&d->instance, d->f.keys, 0);
-    free(dir);
     return d;
 }
 
@@ -39,7 +35,6 @@ static void close_auditor(setup_t *d) {
 static int64_t redis_ms(redis_t *r) {
     redisReply *reply = redis_do(r, "TIME");
     int64_t ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    freeReplyObject(reply);
     return ms;
 }
 

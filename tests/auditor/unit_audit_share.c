@@ -4,12 +4,9 @@
 #include "auditor/internal.h"
 #include "fixture.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 typedef struct {
     char *path;

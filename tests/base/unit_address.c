@@ -1,7 +1,6 @@
 /* base/text/address: addresses of servers, as people and as servers write them. */
 #include "base/text/address.h"
-
-#include <criterion/criterion.h>
+#include "suite.h"
 
 typedef struct address_row {
     const char *text;

@@ -1,8 +1,7 @@
 #include "base/buffer.h"
+#include "suite.h"
 
-#include <criterion/criterion.h>
 #include <malloc.h>
-#include <stdlib.h>
 
 /* A thousand queues have nine keys each. */
 Test(unit_buffer, a_printed_text_takes_no_more_memory_than_a_copy) {

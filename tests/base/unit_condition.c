@@ -1,7 +1,6 @@
 /* base/condition: each change is reported once. */
 #include "base/condition.h"
-
-#include <criterion/criterion.h>
+#include "suite.h"
 
 Test(unit_condition, reports_a_beginning_a_change_and_the_end_once) {
     static const struct {

@@ -1,7 +1,6 @@
 /* base/pace: batches follow the time that scripts take. */
 #include "base/pace.h"
-
-#include <criterion/criterion.h>
+#include "suite.h"
 
 Test(unit_pace, batches_grow_and_shrink_with_the_time_of_a_job) {
     pace_t pace = {0};

@@ -1,7 +1,6 @@
 /* base/remote_clock: the difference of two clocks, from requests and replies. */
 #include "base/remote_clock.h"
-
-#include <criterion/criterion.h>
+#include "suite.h"
 
 enum { MS = 1000000 };
 

@@ -1,7 +1,6 @@
-#include <criterion/criterion.h>
-#include <string.h>
 
 #include "base/text/suggest.h"
+#include "suite.h"
 
 typedef struct row {
     const char *word;

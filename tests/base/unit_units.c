@@ -1,7 +1,6 @@
 /* base/units: durations and sizes, exact as in a config and rounded for people. */
 #include "base/text/units.h"
-
-#include <criterion/criterion.h>
+#include "suite.h"
 
 typedef struct number_row {
     const char *text;

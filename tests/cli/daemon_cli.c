@@ -182,7 +182,6 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
         free(place), free(bytes);
     }
     cr_expect_neq(access(free_one, F_OK), 0, "`check` created a file");
-    free(foreign);
 }
 
 Test(daemon_cli, check_reports_a_foreign_lock) {

@@ -1,11 +1,9 @@
 /* The manual pages. tests/check/man.py compares their generated blocks with the program. */
-#include <criterion/criterion.h>
-#include <string.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "dialects/registry.h"
-#include "scoped.h"
+#include "suite.h"
 #include "tempdir.h"
 
 static void expect_exits(const cli_command_t *command) {

@@ -1,8 +1,7 @@
 /* Times as people type them. */
 #include "cli/time_text.h"
+#include "suite.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define NOW INT64_C(1795226400000) /* 2026-11-21T02:00:00Z */

@@ -1,8 +1,6 @@
 /* The word wrapper of help and status. */
 #include "cli/terminal.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "suite.h"
 
 static void expect_wrapped(const char *text, wrap_t wrap, const char *expected) {
     buffer_t out = {0};

@@ -1,8 +1,7 @@
 /* Settings of the group `redis` that depend on each other: TLS, sentinels, a Cluster. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
 
 #include "config_dialects.h"
+#include "suite.h"
 
 TestSuite(unit_config_redis, .init = config_case_begin, .fini = config_case_end);
 

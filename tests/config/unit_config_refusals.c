@@ -1,10 +1,9 @@
 /* The settings that each dialect refuses, and the texts of these errors. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
 
 #include "config_dialects.h"
 #include "dialects/delayed_queue/internal.h"
 #include "dialects/kmqueue/internal.h"
+#include "suite.h"
 
 TestSuite(unit_config_refusals, .init = config_case_begin, .fini = config_case_end);
 

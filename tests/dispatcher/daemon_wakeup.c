@@ -2,12 +2,7 @@
 #include "cluster.h"
 #include "every_server.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { HOUR_MS = 3600 * 1000, MOMENT_MS = 5000, AHEAD_MS = 4000 }; /* the safety poll is an hour away */
 
@@ -27,7 +22,6 @@ static void expect_on_time(cluster_t *s, const char *expected, int64_t due) {
     if (!job) cluster_fail(s, "a job was not promoted");
     cr_assert_str_eq(job, expected);
     cr_assert(late >= 0 && late <= wait_scaled_ms(MOMENT_MS), "%s was %lld ms late", expected, (long long)late);
-    free(job);
 }
 
 /* Delays a job and waits until the daemon has read the new head. */
@@ -170,7 +164,6 @@ EVERY_SERVER(every_queue_is_watched) {
     redis_ok(s.r, "ZADD %s 1 odd", "strange key \"3\"");
     char *job = cluster_take(s.r, "third", 5000);
     cr_assert_not_null(job);
-    free(job);
     redis_ok(s.r, "FLUSHALL"); /* also removes the lock, long before its next renewal */
     cr_assert_leq(cluster_round(&s, "other", 0), wait_scaled_ms(MOMENT_MS));
     cluster_works(&s, "other");

@@ -4,10 +4,6 @@
 #include "fixture.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define ALONE(settings)                                                                                                          \
     "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 10; }; queues = ( { name = \"email\"; " settings " } );"
 #define TWO                                                                                                                      \
@@ -58,15 +54,12 @@ static inline void expect_each_once(setup_t *d, int jobs) {
         redisReply *found = redis_do(d->f.r, "LPOS email job%04d COUNT 0", i);
         char *score = redis_str(d->f.r, "ZSCORE email:delayed job%04d", i);
         cr_assert_eq(found->elements + (score != NULL), 1, "job %d is there %zu times", i, found->elements + (score != NULL));
-        freeReplyObject(found);
-        free(score);
     }
 }
 
 static inline long long now_ms(redis_t *r) {
     redisReply *reply = redis_do(r, "TIME");
     long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    freeReplyObject(reply);
     return ms;
 }
 

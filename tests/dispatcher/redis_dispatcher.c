@@ -251,13 +251,12 @@ Test(redis_dispatcher, an_expired_lease_is_not_used) {
 static int64_t scripts_with_slice(const char *slice) {
     enum { JOBS = 20000 };
     setup_t d;
-    char *settings = mem_printf("slice = \"%s\";", slice);
+    char *settings = kept_printf("slice = \"%s\";", slice);
     setup_begin(&d, (fixture_options_t){.redis = settings, .config = "group = \"app\"; queues = ( { name = \"email\"; } );"});
     redis_ok(d.f.r, "EVAL %s 1 email:delayed %d", "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, 'job' .. i) end", JOBS);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == JOBS, 20000));
     int64_t scripts = metric_get(&of(&d, 0)->batches);
     setup_end(&d);
-    free(settings);
     return scripts;
 }
 

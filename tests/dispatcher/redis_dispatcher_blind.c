@@ -78,8 +78,7 @@ Test(redis_dispatcher, a_subscriber_that_dies_at_once_is_replaced) {
     setup_begin(&d, (fixture_options_t){.proxy = true});
     redisReply *reply = redis_do(d.f.r, "CLIENT TRACKING ON REDIRECT 999999999 OPTIN NOLOOP");
     cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
-    char *error = mem_printf("-%s", reply->str);
-    freeReplyObject(reply);
+    char *error = kept_printf("-%s", reply->str);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = error});
     cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "CLIENT TRACKING") == 2, 5000),
               "the dispatcher did not try again: %s", fixture_log());
@@ -90,7 +89,6 @@ Test(redis_dispatcher, a_subscriber_that_dies_at_once_is_replaced) {
     cr_assert_eq(metric_get(&of(&d, 0)->wakeups), 1, "only a wake-up can have found the job");
     cr_assert_eq(cluster_connections(d.f.r, ""), 2);
     cr_assert_eq(fixture_log_count("redis refuses client tracking"), 0);
-    free(error);
     setup_end(&d);
 }
 

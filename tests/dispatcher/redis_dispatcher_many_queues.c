@@ -3,8 +3,6 @@
 #include "base/log.h"
 #include "dispatcher_fixture.h"
 
-#include <stdio.h>
-
 enum { QUEUES = 999, ROUNDS = 4, LINE_WINDOW_MS = 10000, HOLD_MS = 5001, LINES = 20 };
 
 /* A config of the largest number of queues. Only `email`, in the middle, stays without errors. Owned. */

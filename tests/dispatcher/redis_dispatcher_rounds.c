@@ -149,9 +149,8 @@ static void expect_missing_rights(const char *rights) {
     static const char *const others[PLACES] = {"~q1* ~q2* ~q3* ~q4* ~q5*", "~q0* ~q1* ~q2* ~q4* ~q5*",
                                                "~q0* ~q1* ~q2* ~q3* ~q4*"};
     for (int i = 0; i < PLACES; i++) {
-        char *rule = mem_printf("ACL SETUSER part resetkeys ~sidecar:* %s %s", rights, others[i]);
+        char *rule = kept_printf("ACL SETUSER part resetkeys ~sidecar:* %s %s", rights, others[i]);
         expect_one_refused(PLACE[i], rule, "ACL SETUSER part ~*");
-        free(rule);
     }
 }
 
@@ -170,14 +169,13 @@ Test(redis_dispatcher_rounds, a_retryable_error_at_any_place_delays_jobs_and_los
         setup_t d;
         begin(&d, (fixture_options_t){0});
         settle(&d);
-        char *match = mem_printf("q%d:delayed q%d ", PLACE[i], PLACE[i]);
+        char *match = kept_printf("q%d:delayed q%d ", PLACE[i], PLACE[i]);
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = match, .error = errors[i]});
         add_to_all(&d);
         expect_all_but(&d, -1);
         settle(&d);
         expect_counted(&d, -1);
         cr_assert_eq(proxy_fired(d.f.proxy), 1);
-        free(match);
         setup_end(&d);
     }
 }
@@ -257,9 +255,8 @@ Test(redis_dispatcher_rounds, a_fenced_promote_at_any_place_concerns_one_queue, 
         settle(&d);
         expect_counted(&d, PLACE[i]);
         cr_assert_eq(redis_int(d.f.r, "LLEN q%d", PLACE[i]), 0);
-        char *promotes = mem_printf("4 sidecar:q%d:lock", PLACE[i]);
+        char *promotes = kept_printf("4 sidecar:q%d:lock", PLACE[i]);
         cr_assert_eq(proxy_requests(d.f.proxy, promotes), 1, "the fenced reply ends another term than that of its promote");
-        free(promotes);
         for (size_t lock = 0; lock < QUEUES; lock++) cr_assert_eq(lease_take_suspicion(d.instance.leases, lock), lock == lost);
         setup_end(&d);
     }

@@ -4,10 +4,6 @@
 #include "dispatcher/schedule.h"
 #include "fixture.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { BATCH = 100, SLICE_US = 500 };
 
 #define NOW_US INT64_C(1800000000123456) /* by Redis's clock */

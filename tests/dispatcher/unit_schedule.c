@@ -54,7 +54,7 @@ Test(unit_schedule, a_head_is_due_by_the_redis_clock) {
         {"s", 9e12, INT64_MAX},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *unit = mem_printf("score_unit = \"%s\";", rows[i].unit);
+        char *unit = kept_printf("score_unit = \"%s\";", rows[i].unit);
         setup = setup_open(unit);
         schedule_sent_read(&setup.schedule, NOW);
         schedule_replied(&setup.schedule);
@@ -68,7 +68,6 @@ Test(unit_schedule, a_head_is_due_by_the_redis_clock) {
             cr_assert(schedule_wants_promote(&setup.schedule, due));
         }
         setup_close(&setup);
-        free(unit);
     }
 }
 
@@ -270,13 +269,12 @@ Test(unit_schedule, a_head_without_wake_up_is_detected) {
 }
 
 static int unit_warnings(const char *unit, double score) {
-    char *settings = mem_printf("score_unit = \"%s\";", unit);
+    char *settings = kept_printf("score_unit = \"%s\";", unit);
     setup = setup_open(settings);
     int before = fixture_log_count("looks like");
     fixture_step_boottime(11000); /* the log suppresses repeated lines for 10 s */
     see_next_due(&setup.schedule, score);
     setup_close(&setup);
-    free(settings);
     return fixture_log_count("looks like") - before;
 }
 

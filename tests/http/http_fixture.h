@@ -53,7 +53,7 @@ static inline int connect_to(int port) {
 /* Returns all bytes until the server closes the connection or sends nothing for 15 s (scaled). Kept. */
 static inline char *read_all(int fd) {
     size_t len = 0, size = 1 << 20;
-    char *text = malloc(size);
+    char *text = kept(malloc(size));
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     while (len < size - 1 && poll(&ready, 1, wait_scaled_ms(15000)) == 1) {
         ssize_t got = read(fd, text + len, size - 1 - len);

@@ -1,9 +1,8 @@
 /* Counters and the histogram of lateness. */
 #include "dialects/registry.h"
 #include "model/metrics.h"
-#include "scoped.h"
+#include "suite.h"
 
-#include <criterion/criterion.h>
 #include <stdint.h>
 
 static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;

@@ -44,7 +44,7 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
     f = fixture_start(NULL);
     bool valkey;
     char *version = server_version(f.server, &valkey),
-         *line = mem_printf("server is %s %s at ", valkey ? "valkey" : "redis", version);
+         *line = kept_printf("server is %s %s at ", valkey ? "valkey" : "redis", version);
     expect_results(&f, 0, 0, 0, line);
     redis_ok(f.r, "LPUSH email a");
     redis_ok(f.r, "ZADD email:delayed 1 a");
@@ -54,7 +54,6 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
     char *before = fixture_digest(f.r);
     expect_results(&f, 0, 0, 0, NULL);
     redis_expect(f.r, before, "DEBUG DIGEST");
-    free(line);
 }
 
 /* A dry run of delayed_queue's scripts once left scratch keys that went only when they expired. */

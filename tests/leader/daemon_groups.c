@@ -1,10 +1,7 @@
 /* Queues that two groups list, queues that the leader does not serve, and a lock for each queue. */
 #include "cluster.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define QUEUE(name) "{ name = \"" name "\"; }"
 

@@ -2,11 +2,7 @@
 #include "cluster.h"
 #include "proxy.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LEADING  "\"msg\":\"leading\""
 #define STANDING "\"msg\":\"standing by\""
@@ -31,7 +27,6 @@ static int leaders_of(int sidecars) {
     /* Longer than a TTL: only renewals keep the lock. */
     cr_assert(cluster_stays(cluster_leader(&s, "g") == leader, 4500));
     redis_expect(s.r, token, "GET sidecar:g:lock");
-    free(token);
     cluster_works(&s, "q");
     int leaders = count_all(&s, LEADING);
     cluster_end(&s);
@@ -115,7 +110,6 @@ Test(daemon_leader, standby_takes_all_locks_after_sigterm) {
     daemon_terminate(s.sidecars[0], 5000);
     cr_assert(wait_for(leads_all(&s, s.sidecars[1], LOCKS), 5000), "the locks have to expire");
     cluster_works(&s, "q7");
-    free(queues);
     cluster_end(&s);
 }
 
@@ -129,7 +123,6 @@ Test(daemon_leader, stopping_standby_publishes_nothing) {
     cr_assert_eq(daemon_log_count(standby, "released the lock"), 0);
     cr_assert(cluster_stays(cluster_leader(&s, "g") == leader, 700));
     redis_expect(s.r, token, "GET sidecar:g:lock");
-    free(token);
     cluster_end(&s);
 }
 
@@ -144,7 +137,6 @@ Test(daemon_leader, paused_leader_becomes_standby) {
     daemon_t *fresh = cluster_await_leader(&s, "g", old, 15000);
     char *job = cluster_take(s.r, "q", 5000);
     cr_assert_str_eq(job, "due in the pause");
-    free(job);
     char *token = redis_str(s.r, "GET sidecar:g:lock");
     int stood = daemon_log_count(old, STANDING);
     daemon_continue(old);
@@ -156,7 +148,6 @@ Test(daemon_leader, paused_leader_becomes_standby) {
     cluster_works(&s, "q");
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
-    free(token);
     cluster_end(&s);
 }
 
@@ -187,7 +178,6 @@ Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
     cluster_works(&s, "q");
     char *job = NULL;
     do { /* once more, if the machine paused until the job was due */
-        free(job);
         proxy_pass(proxy);
         delay_seen(&s, proxy, "one", 4000);
         proxy_stall(proxy, PROXY_UP);
@@ -196,7 +186,6 @@ Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
     cluster_await_leader(&s, "g", old, 20000);
     job = cluster_take(s.r, "q", 5000);
     cr_assert_str_eq(job, "one");
-    free(job);
     cr_assert(wait_for(cluster_connections(s.r, "-dispatcher") == 2, 5000));
     daemon_pause(fresh); /* the lock stays for a minute, and nobody promotes */
     cluster_delay(s.r, "q", "two", 0);
@@ -209,7 +198,6 @@ Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
     daemon_continue(fresh);
     job = cluster_take(s.r, "q", 5000);
     cr_assert_str_eq(job, "two");
-    free(job);
     daemon_stop(old);
     s.sidecars[0] = s.sidecars[--s.count];
     proxy_stop(proxy);

@@ -6,10 +6,6 @@
 #include "queue/lock.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A long TTL, because a term also ends when the machine pauses for a TTL. The tests step the clocks instead of waiting. */
 enum { TTL = 60000, RETRY_WITHIN = TTL + 500 + 1 }; /* ms after which a standby has tried the lock again */
 #define TTL_TEXT "60s"
@@ -49,11 +45,9 @@ static inline bool fresh(instance_t *instance) {
 }
 
 static inline long long connections(fixture_t *f, const char *name) {
-    char *list = redis_str(f->r, "CLIENT LIST"), *word = mem_printf(" name=%s ", name);
+    char *list = redis_str(f->r, "CLIENT LIST"), *word = kept_printf(" name=%s ", name);
     long long count = 0;
     for (char *at = list; (at = strstr(at, word)); at++) count++;
-    free(word);
-    free(list);
     return count;
 }
 

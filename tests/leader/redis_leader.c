@@ -134,7 +134,6 @@ Test(redis_leader, lost_reply_to_acquire_keeps_the_term) {
     cr_leads(&one);
     expect_lock(&f, token);
     cr_assert_eq(metric_get(&one.metrics->terms), 1);
-    free(token);
 }
 
 Test(redis_leader, lock_that_may_be_held_is_released) {
@@ -409,7 +408,6 @@ Test(redis_leader, foreign_lock_value_is_logged) {
     cr_assert(driver_until(&one.driver, fixture_log_count("redis refuses the lock") > 0, 3000));
     char *log = fixture_log();
     cr_assert_not_null(strstr(strstr(log, "redis refuses the lock"), "\"key\":\"sidecar:app:lock\""), "%s", log);
-    free(log);
     redis_ok(f.r, "DEL sidecar:app:lock");
     cr_leads(&one);
 }

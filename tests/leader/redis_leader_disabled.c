@@ -3,10 +3,6 @@
 #include "fixture.h"
 #include "http/health.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define CONFIG                                                                                                                   \
     "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; }, "  \
     "{ name = \"audio\"; dialect = \"bull\"; }, { name = \"mail\"; dialect = \"kmqueue\"; queues = [\"one:safe\"]; } );"

@@ -1,8 +1,6 @@
 /* Log lines about terms. */
 #include "fixture.h"
 
-#include <criterion/criterion.h>
-
 /* The log must not suppress the end of a term as a repeat of the end of another lock's or an earlier term. */
 Test(redis_leader_log, end_of_each_term_is_logged) {
     fixture_t f = fixture_start(&(fixture_options_t){

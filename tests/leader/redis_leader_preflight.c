@@ -3,8 +3,6 @@
 #include "fixture.h"
 #include "http/health.h"
 
-#include <criterion/criterion.h>
-
 #define CONFIG                                                                                                                   \
     "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }, "      \
     "{ name = \"sms\"; } );"

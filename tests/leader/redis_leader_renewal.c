@@ -3,7 +3,6 @@
 #include "queue/scripts.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 enum { LOCKS = 30 };
 

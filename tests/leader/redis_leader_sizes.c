@@ -3,10 +3,6 @@
 #include "inspect/snapshot.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define WITH_TTL(ttl)                                                                                                            \
     "group = \"app\"; lock = { ttl = \"" ttl "\"; }; monitor = { scan_interval = \"50ms\"; }; stream = { max_bytes = "           \
     "\"1MiB\"; }; queues = ( { name = \"email\"; heartbeat = \"off\"; }, { name = \"fights\"; dialect = "                        \
@@ -107,7 +103,6 @@ Test(redis_leader_sizes, status_hears_of_ready_lists_that_only_grow) {
     cr_assert(strstr(told, " 6"), "%s", told);
     count_unscraped();
     cr_assert_geq(grown_ms(0), 360000);
-    free(told);
     redis_ok(d.f.r, "HDEL sidecar:email:meta ready_grows");
     redis_ok(d.f.r, "LPOP email");
     count_unscraped();

@@ -1,8 +1,6 @@
 /* The verdict about one job: every rule, at its boundaries. */
 #include "model/verdict.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "suite.h"
 
 /* All rows begin with a job that was born and seen at T, and with this policy. */
 enum { T = 1000000, PROTECTED = 1000, ALIVE = 5000, WINDOW = 100000 };

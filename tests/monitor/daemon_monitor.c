@@ -2,12 +2,8 @@
 #include "audit_log.h"
 #include "cluster.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MONITORED(timeout, more)                                                                                                 \
     "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"" timeout "\"; " more " }"
@@ -172,7 +168,6 @@ static bool work(stress_t *stress) {
         stress->given_up[number] = true;
         redis_ok(r, "HSET q:errors %s !never", job);
     }
-    free(job);
     return true;
 }
 

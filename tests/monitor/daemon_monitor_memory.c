@@ -3,10 +3,6 @@
 #include "audit_log.h"
 #include "cluster.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define QUEUE(timeout)                                                                                                           \
     "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; retry_times = 0; protected_timeout = \"" timeout "\"; }"
 
@@ -17,12 +13,11 @@ enum { MIB = 1024 * 1024, LARGE = 4 * MIB, JOBS = 10, MAX_KIB = 40 * 1024, END_M
 
 /* Pushes a large job to backup, and adds a report; NULL = no report. */
 static void work_on(cluster_t *s, int number, const char *report) {
-    char *job = malloc(LARGE);
+    char *job = kept(malloc(LARGE));
     memset(job, 'x', LARGE);
     memcpy(job, &number, sizeof number);
     redis_ok(s->r, "LPUSH q:backup %b", job, (size_t)LARGE);
     if (report) redis_ok(s->r, "HSET q:errors %b %s", job, (size_t)LARGE, report);
-    free(job);
 }
 
 static void expect(cluster_t *s, daemon_t *d, int rows, const char *when) {

@@ -3,9 +3,6 @@
 #include "cluster.h"
 #include "every_server.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define WATCHED                                                                                                                  \
     "{ name = \"fast\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"300ms\"; retry_times = 1; },"          \
     "{ name = \"beat\"; roles = [\"monitor\"]; id_path = \"/id\"; protected_timeout = \"100ms\"; }"

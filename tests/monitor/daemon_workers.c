@@ -10,12 +10,7 @@
 #include "native.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 TestSuite(daemon_workers, .timeout = 120);
 
@@ -87,8 +82,6 @@ static int times(const setup_t *setup, const char *file, const job_t *job) {
     int count = 0;
     for (size_t i = 0; i < job->len; i++) sprintf(hex + 2 * i, "%02x", (unsigned char)job->bytes[i]);
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) count += strcmp(line, hex) == 0;
-    free(text);
-    free(path);
     return count;
 }
 
@@ -96,8 +89,6 @@ static int lines(const setup_t *setup, const char *file) {
     char *path = temp_path(setup->dir, file), *text = temp_read(path);
     int count = 0;
     for (const char *at = text; (at = strchr(at, '\n')); at++) count++;
-    free(text);
-    free(path);
     return count;
 }
 
@@ -108,7 +99,6 @@ static child_t *start(const setup_t *setup, const char *program, const char *in)
     child_t *child = child_start(
         &(child_spec_t){.argv = argv, .env = (const char *const[]){setup->env, NULL}, .dir = setup->dir, .out = err, .err = err});
     free(shell);
-    free(err);
     return child;
 }
 
@@ -163,8 +153,6 @@ static void check_producer(setup_t *setup) {
     int64_t in_ms = strtoll(score, NULL, 10) - cluster_ms(r);
     cr_expect(in_ms > 60000 - wait_scaled_ms(UP_MS) && in_ms <= 60000, "due in %lld ms, not in a minute", (long long)in_ms);
     redis_ok(r, "DEL email email:delayed");
-    free(score);
-    free(in);
 }
 
 /* Waits for the worker that hangs, kills it, and starts another worker in its place. */
@@ -180,8 +168,6 @@ static void replace_hanging_worker(setup_t *setup) {
         killed++;
     }
     if (killed != 1) fail(setup, "the launcher must become the worker by exec");
-    free(text);
-    free(path);
 }
 
 static const char *value_of(const redisReply *fields, const char *name, size_t *len) {
@@ -204,7 +190,6 @@ static int failures(redis_t *r) {
     redisReply *all = redis_do(r, "XRANGE sidecar:email:failures - +");
     int count = 0;
     for (size_t i = 0; i < all->elements; i++) count += field_is(all->element[i]->element[1], "kind", "failed");
-    freeReplyObject(all);
     return count;
 }
 
@@ -223,7 +208,6 @@ static void expect_ended(redis_t *r, const job_t *job, const char *error, const 
         cr_expect(field_is(fields, "error", error), "the error of a %s job is %s", job->kind, value_of(fields, "error", &len));
     }
     cr_expect_eq(found, 1, "%d records of the %s job", found, job->kind);
-    freeReplyObject(all);
 }
 
 /* Returns the number of jobs that ran and ended as their kind demands. */
@@ -295,7 +279,6 @@ Test(daemon_workers, shell) {
 static long long beat_ms(redis_t *r) {
     redisReply *keys = redis_do(r, "KEYS *_alive");
     long long ms = keys->elements == 1 ? redis_int(r, "PTTL %s", keys->element[0]->str) : 0;
-    freeReplyObject(keys);
     return ms;
 }
 
@@ -321,6 +304,5 @@ Test(daemon_workers, heartbeat) {
         fail(&setup, "the job was not done");
     cr_expect(wait_for(beat_ms(r) == 0, UP_MS), "a heartbeat outlives its job");
     cr_expect_eq(lines(&setup, "runs"), 2);
-    free(go);
     end(&setup);
 }

@@ -5,10 +5,6 @@
 #include "queue/settle.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { CALL_ARGS = 48 };
 
 /* The words of one EVAL. */
@@ -58,7 +54,6 @@ static inline void expect_type(redisReply *reply, const char *what, const char *
 static inline long long call_now_ms(redis_t *r) {
     redisReply *reply = redis_do(r, "TIME");
     long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    freeReplyObject(reply);
     return ms;
 }
 
@@ -67,7 +62,6 @@ static inline stamp_t stamp_of(redis_t *r, slice_t job) {
     digest_t digest = digest_of(job.data, job.len);
     redisReply *reply = redis_do(r, "HGET sidecar:email:stamps %b", digest.bytes, (size_t)STAMP_FIELD_BYTES);
     stamp_t stamp = reply->type == REDIS_REPLY_STRING ? stamp_unpack(reply->str, reply->len) : (stamp_t){0};
-    freeReplyObject(reply);
     return stamp;
 }
 
@@ -86,13 +80,11 @@ static inline bool same_stamp(stamp_t a, stamp_t b) {
 static inline long long in_list(redis_t *r, const char *key, slice_t job) {
     redisReply *reply = redis_do(r, "LPOS %s %b COUNT 0", key, job.data, job.len);
     long long count = reply->type == REDIS_REPLY_ARRAY ? (long long)reply->elements : 0;
-    freeReplyObject(reply);
     return count;
 }
 
 static inline bool is_delayed(redis_t *r, slice_t job) {
     char *score = redis_str(r, "ZSCORE email:delayed %b", job.data, job.len);
-    free(score);
     return score != NULL;
 }
 
@@ -101,6 +93,5 @@ static inline redisReply *call_in_vain(eval_t *call, redis_t *r) {
     char *before = fixture_digest(r);
     redisReply *reply = call_end(call, r);
     redis_expect(r, before, "DEBUG DIGEST");
-    free(before);
     return reply;
 }

@@ -47,7 +47,6 @@ Test(redis_monitor, backoff_puts_a_retry_into_delayed) {
     char *score = redis_str(d.f.r, "ZSCORE email:delayed a");
     double in = strtod(score, NULL) - (double)before;
     cr_assert(in >= 10000 && in <= 30000 + 8000, "in %f ms", in);
-    free(score);
     cr_assert_eq(working(&d, "a") + waiting(&d, "a"), 0);
     close_setup(&d);
 }
@@ -98,7 +97,6 @@ static char *last_of(setup_t *d, const char *kind, const char *name) {
 static void expect_worker(setup_t *d, const char *kind, const char *expected) {
     char *worker = last_of(d, kind, "worker");
     cr_assert(worker && strcmp(worker, expected) == 0, "%s: %s", kind, worker);
-    free(worker);
 }
 
 /* Waits until the monitor has read the heartbeat of an overdue job. */
@@ -149,7 +147,6 @@ Test(redis_monitor, a_heartbeat_may_hold_any_value) {
     until(&d, waiting(&d, JOB));
     char *worker = last_of(&d, "retried", "worker");
     cr_assert_eq(strlen(worker), 256);
-    free(worker);
     close_setup(&d);
 }
 
@@ -217,8 +214,8 @@ Test(redis_monitor, alive_timeout_ends_an_old_job) {
     open_setup(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
                                                  "\"email\"; protected_timeout = \"1h\"; "
                                                  "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
-    char *old = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7200001),
-         *young = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7000000);
+    char *old = kept_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7200001),
+         *young = kept_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7000000);
     work_on(&d, old);
     work_on(&d, young);
     work_on(&d, "no age");
@@ -228,8 +225,6 @@ Test(redis_monitor, alive_timeout_ends_an_old_job) {
     cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_alive_timeout]), 1);
     passes(&d, 2);
     cr_assert_eq(working(&d, young) + working(&d, "no age"), 2);
-    free(old);
-    free(young);
     close_setup(&d);
 }
 

@@ -2,7 +2,6 @@
 #include "monitor_fixture.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #define WATCHED                                                                                                                  \
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "      \

@@ -2,8 +2,6 @@
  * the same. */
 #include "monitor_fixture.h"
 
-#include <stdlib.h>
-
 static const int64_t STEPS[] = {INT64_C(300000), INT64_C(31536000000)}; /* five minutes, a year */
 enum { STEP_COUNT = sizeof STEPS / sizeof *STEPS, MANY = 40 };
 

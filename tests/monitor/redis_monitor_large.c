@@ -1,8 +1,6 @@
 /* Jobs that together are too large for the monitor's memory, and reports that take Redis long. */
 #include "monitor_fixture.h"
 
-#include <stdlib.h>
-
 enum { JOBS = 6, LARGE = 3000000, HOUR_MS = 3600 * 1000 };
 
 /* A new leader does not know the sizes of jobs: its first scan has no memory for most of them, and the next scan begins at
@@ -10,7 +8,7 @@ enum { JOBS = 6, LARGE = 3000000, HOUR_MS = 3600 * 1000 };
 Test(redis_monitor_large, a_job_without_room_in_memory_is_settled_by_the_next_scan, .timeout = 120) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1;"), .preload = "shim_clock"});
-    char *job = calloc(1, LARGE);
+    char *job = kept(calloc(1, LARGE));
     for (int i = 0; i < JOBS; i++) {
         job[0] = (char)('a' + i);
         redis_ok(d.f.r, "LPUSH email:backup %b", job, (size_t)LARGE);
@@ -24,7 +22,6 @@ Test(redis_monitor_large, a_job_without_room_in_memory_is_settled_by_the_next_sc
     until(&d, count(&d, "LLEN email") == JOBS);
     cr_assert_eq(count(&d, "LLEN email:backup"), 1, "backup must hold only the sentinel");
     cr_assert_eq(records(&d), JOBS);
-    free(job);
     close_setup(&d);
 }
 
@@ -33,7 +30,7 @@ Test(redis_monitor_large, a_large_report_is_read_rarely_while_its_job_cannot_end
     enum { REPORT = 16 << 20, PAUSE_MS = 16 * 1024 };
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
-    char *text = malloc(REPORT);
+    char *text = kept(malloc(REPORT));
     memset(text, '!', REPORT);
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456"); /* the stream is full */
     work_on(&d, "a");
@@ -57,6 +54,5 @@ Test(redis_monitor_large, a_large_report_is_read_rarely_while_its_job_cannot_end
     redis_ok(d.f.r, "HSET email:errors c now"); /* the large report is gone, so nothing delays the next one */
     until(&d, waiting(&d, "c"));
     expect_reason(&d, "retried", "reported 1 now");
-    free(text);
     close_setup(&d);
 }

@@ -3,8 +3,6 @@
 #include "inspect/preflight.h"
 #include "monitor_fixture.h"
 
-#include <stdio.h>
-
 enum { QUEUES = 999, HEALTHY = 500, LINES = 20, WINDOW_MS = 10000, HOLD_MS = 5001, ROUNDS = 5 };
 
 /* Returns a config with the largest number of queues: one healthy queue among refused queues; owned. */
@@ -45,11 +43,10 @@ Test(redis_monitor_many_queues, a_thousand_refused_queues_log_few_lines, .timeou
              HEALTHY);
     mono_t start = mono_now();
     for (int round = 1; round <= ROUNDS; round++) {
-        char *job = mem_printf("job%d", round);
+        char *job = kept_printf("job%d", round);
         work_on(&d, job);
         redis_ok(d.f.r, "HSET email:errors %s boom", job); /* without this report the next scan is in an hour */
         until(&d, waiting(&d, job));
-        free(job);
         cr_assert(driver_until(&d.instance.driver, all_faults(&d) >= (int64_t)round * QUEUES, 20000), "%lld faults in round %d",
                   (long long)all_faults(&d), round);
         fixture_step_boottime(HOLD_MS);

@@ -4,8 +4,6 @@
 #include "monitor/pages.h"
 #include "monitor_call.h"
 
-#include <stdio.h>
-
 enum { JOBS = 3000 };
 
 typedef struct {
@@ -131,7 +129,6 @@ Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
         cr_assert_eq(request(&d, false), OUTCOME_OK);
         while (!pages_ready(d.pages)) cr_assert_eq(read_reply(&d), OUTCOME_OK);
         cr_assert_str_eq(pages_ready(d.pages)->page.entries[0].bytes.data, tail, "%d steps", steps);
-        free(tail);
         close_setup(&d);
     }
 }
@@ -214,7 +211,7 @@ static void expect_held(int large_bytes) {
     enum { COUNT = 8 };
     setup_t d;
     open_setup(&d, ROTATED);
-    char *large = malloc((size_t)large_bytes);
+    char *large = kept(malloc((size_t)large_bytes));
     memset(large, 'x', (size_t)large_bytes);
     redis_ok(d.f.r, "DEL email:backup");
     for (int i = 0; i < 20; i++) redis_ok(d.f.r, "LPUSH email:backup %d", i);
@@ -222,7 +219,6 @@ static void expect_held(int large_bytes) {
     int held = held_of_large(&d, large, (size_t)large_bytes, COUNT);
     cr_assert(held < COUNT, "the first scan does not expect large entries");
     cr_assert_eq(held_of_large(&d, large, (size_t)large_bytes, COUNT), COUNT, "the next scan must read the bytes of each");
-    free(large);
     close_setup(&d);
 }
 

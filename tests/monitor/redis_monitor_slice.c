@@ -7,13 +7,12 @@
 static long scripts_with_slice(const char *slice) {
     enum { JOBS = 4000 };
     setup_t d;
-    char *settings = mem_printf("slice = \"%s\";", slice);
+    char *settings = kept_printf("slice = \"%s\";", slice);
     open_setup(&d, (fixture_options_t){.redis = settings, .proxy = true});
     redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", JOBS);
     cr_assert(driver_until(&d.instance.driver, count(&d, "LLEN email") == JOBS, 30000));
     long scripts = proxy_requests(d.f.proxy, script_settle.sha1) + proxy_requests(d.f.proxy, script_settle.sha1_without_flags);
     close_setup(&d);
-    free(settings);
     return scripts;
 }
 

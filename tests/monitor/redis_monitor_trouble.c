@@ -123,14 +123,12 @@ static int sentinels(setup_t *d) {
     redisReply *list = redis_do(d->f.r, "LRANGE email:backup 0 -1");
     int found = 0;
     for (size_t i = 0; i < list->elements; i++) found += strncmp(list->element[i]->str, "sidecar-sentinel:", 17) == 0;
-    freeReplyObject(list);
     return found;
 }
 
 static char *sentinel(setup_t *d, int n) {
     char *random = redis_str(d->f.r, "HGET sidecar:email:sentinel random"),
-         *text = mem_printf("sidecar-sentinel:%s:%d", random, n);
-    free(random);
+         *text = kept_printf("sidecar-sentinel:%s:%d", random, n);
     return text;
 }
 
@@ -154,8 +152,6 @@ Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
     int64_t scans = metric_get(&of(&d)->passes);
     until(&d, metric_get(&of(&d)->passes) > scans + 3);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20);
-    free(one);
-    free(two);
     close_setup(&d);
 }
 
@@ -176,7 +172,6 @@ Test(redis_monitor_trouble, copies_of_the_sentinel_delay_no_stalled_job) {
     cr_assert_geq(sentinels(&d), COPIES);
     until(&d, count(&d, "LLEN email") >= COPIES * JOBS);
     until(&d, sentinels(&d) <= 1);
-    free(copy);
     close_setup(&d);
 }
 
@@ -203,7 +198,6 @@ Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed) {
         until(&d, working(&d, old) == 0);
         until(&d, sentinels(&d) == 1);
         cr_assert_eq(metric_get(&of(&d)->old_sentinels), round);
-        free(old);
     }
     passes(&d, 3);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20, "a sentinel was stamped");
@@ -238,7 +232,7 @@ Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]);
     for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]));
-    char *real = sentinel(&d, 1), *longer = mem_printf("%s0x", real);
+    char *real = sentinel(&d, 1), *longer = kept_printf("%s0x", real);
     work_on(&d, longer);
     until(&d, waiting(&d, longer));
     cr_assert_eq(waiting(&d, real), 0);
@@ -246,8 +240,6 @@ Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]); /* also without the hash these entries are jobs */
     for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]) || !working(&d, forged[i]));
     cr_assert_eq(records(&d), 7, "three jobs must end, and four must be retried");
-    free(real);
-    free(longer);
     close_setup(&d);
 }
 

@@ -3,11 +3,7 @@
 
 #include "dialects/registry.h"
 #include "monitor/scan/scan.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "suite.h"
 
 enum { INTERVAL = 1000, REDIS_NOW = 5000000, ROTATION = 1000 };
 

@@ -1,8 +1,6 @@
 /* The place of a scan in a list that it reads in place, while others push and remove entries at both ends and in between. */
 #include "monitor/scan/place.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
+#include "suite.h"
 
 enum { ROOM = 4096 };
 

@@ -1,8 +1,6 @@
 /* Names of workers by job. */
 #include "monitor/scan/workers.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "suite.h"
 
 static digest_t job(int number) { return digest_of(&number, sizeof number); }
 

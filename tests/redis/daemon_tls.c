@@ -5,11 +5,6 @@
 #include "tempdir.h"
 #include "tls_harness.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { SWAPS = 5, JOBS_A_SWAP = 200 };
 
 /* A server that wants client certificates, and sidecars that connect to it with TLS. */
@@ -88,7 +83,6 @@ Test(daemon_tls, five_swaps_of_certificate_and_ca_under_load_end_no_term, .timeo
     redis_expect(s.r, token, "GET sidecar:g:lock");
     cr_assert_eq(daemon_log_count(d, "no longer leading"), 0);
     certificate_free(old);
-    free(token);
     cluster_end(&s);
 }
 
@@ -152,7 +146,6 @@ Test(daemon_tls, every_command_works_by_a_rediss_url, .timeout = 60) {
         while (line > list && line[-1] != '\n') line--;
         cr_assert_neq(strncmp(strstr(line, "laddr="), "laddr=/", 7), 0, "%s", line);
     }
-    free(list);
     cluster_end(&s);
 }
 
@@ -165,7 +158,6 @@ Test(daemon_tls, wrong_server_name_is_refused_by_check) {
     cr_assert_eq(check->code, 69, "%d: %s", check->code, check->err);
     cr_assert_not_null(strstr(check->err, "the certificate is for localhost, 127.0.0.1, ::1, not for redis.example"), "%s",
                        check->err);
-    free(path);
     cluster_end(&s);
 }
 
@@ -186,7 +178,6 @@ Test(daemon_tls, handshakes_that_a_stop_ends_are_no_failures) {
     cr_assert_eq(daemon_terminate(d, 10000).code, 0);
     char *log = daemon_log(d);
     cr_assert_eq(troubles(d), before, "%s", log);
-    free(log);
     daemon_free(d);
     server_free(plain);
 }

@@ -6,11 +6,6 @@
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 enum { RETRY_MS = 5000 };
 
 typedef struct {
@@ -21,7 +16,6 @@ typedef struct {
 static void write_password(const setup_t *s, const char *password) {
     char *next = temp_file("next", password);
     cr_assert_eq(rename(next, s->path), 0);
-    free(next);
 }
 
 static setup_t begin(bool closed) {
@@ -141,7 +135,6 @@ static long long subscriber_id(setup_t *s, const char *name) {
     const char *line = strstr(list, name);
     while (line && line > list && line[-1] != '\n') line--;
     long long id = line ? strtoll(line + strlen("id="), NULL, 10) : 0;
-    free(list);
     return id;
 }
 

@@ -5,10 +5,6 @@
 #include "redis/service/capability.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define GOING_ON "redis refuses a command; going on without it"
 #define COMPILE  "-ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'"
 
@@ -84,14 +80,13 @@ Test(redis_capability, a_wrong_version_does_not_matter) {
     static const char *const versions[] = {"6.2.0", "7.4.0"};
     fixture_t f = begin();
     for (size_t i = 0; i < 2; i++) {
-        char *bulk = mem_printf("$19\r\nredis_version:%s", versions[i]);
+        char *bulk = kept_printf("$19\r\nredis_version:%s", versions[i]);
         proxy_pass(f.proxy);
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "INFO server", .error = bulk});
         redis_ok(f.r, "SCRIPT FLUSH");
         redis_ok(f.r, "DEL sidecar:app:lock");
         reopen(&f);
         expect_a_script_runs(&f);
-        free(bulk);
     }
     fixture_stop(&f);
 }
@@ -116,9 +111,8 @@ Test(redis_capability, a_server_without_scripts_is_refused_by_name) {
         fixture_t f = begin();
         refuse(&f, "SCRIPT", errors[i].reply);
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
-        char *expected = mem_printf("the server has no Lua scripts, which the sidecar needs: SCRIPT LOAD: %s", errors[i].shown);
+        char *expected = kept_printf("the server has no Lua scripts, which the sidecar needs: SCRIPT LOAD: %s", errors[i].shown);
         cr_assert(strncmp(f.error.text, expected, strlen(expected)) == 0, "%s", f.error.text);
-        free(expected);
         fixture_stop(&f);
     }
 }

@@ -5,9 +5,6 @@
 #include "redis_cluster.h"
 #include "rights.h"
 
-#include <criterion/criterion.h>
-#include <string.h>
-
 /* The rights in a Cluster, without this one. */
 static void grant(const nodes_t *nodes, const char *without) {
     rights_t line = rights_read(NULL), more = rights_read_behind("\nIn a Cluster ");

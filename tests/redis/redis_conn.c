@@ -5,11 +5,7 @@
 #include "tls_harness.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* Sends ECHO and expects the same text. False: the connection was lost. */
@@ -40,7 +36,7 @@ Test(redis_conn, opens_once_and_returns_server_facts) {
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
     bool valkey;
     char *version = server_version(f.server, &valkey);
-    char *expected = mem_printf("%s %s", valkey ? "valkey" : "redis", version);
+    char *expected = kept_printf("%s %s", valkey ? "valkey" : "redis", version);
     cr_assert_str_eq(conn_server(f.conn), expected);
     cr_assert_geq(conn_version(f.conn), 60200);
     if (!tls_harness_is_on()) cr_assert_str_eq(conn_target(f.conn), proxy_socket(f.proxy));
@@ -57,9 +53,6 @@ Test(redis_conn, opens_once_and_returns_server_facts) {
     cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_DISCONNECTED, "a closed connection");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     cr_assert_neq(conn_generation(f.conn), generation);
-    free(list);
-    free(expected);
-    free(version);
     fixture_stop(&f);
 }
 
@@ -70,13 +63,12 @@ Test(redis_conn, speaks_tcp_too) {
     topology_t *topology = topology_new(&config->redis);
     conn_t *conn = conn_new(topology_shard(topology, 0), "tcp", NULL);
     cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK, "%s", f.error.text);
-    char *target = mem_printf("127.0.0.1:%d", server_port(f.server));
+    char *target = kept_printf("127.0.0.1:%d", server_port(f.server));
     cr_assert_str_eq(conn_target(conn), target);
     server_kill(f.server);
     conn_close(conn);
     cr_assert_eq(conn_open(conn, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_not_null(strstr(f.error.text, target), "%s", f.error.text);
-    free(target);
     conn_free(conn);
     topology_free(topology);
     config_free(config);
@@ -97,21 +89,20 @@ Test(redis_conn, reads_versions_of_redis_and_valkey) {
     };
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *bulk = mem_printf("$%zu\r\n%s", strlen(rows[i].info), rows[i].info);
+        char *bulk = kept_printf("$%zu\r\n%s", strlen(rows[i].info), rows[i].info);
         proxy_pass(f.proxy);
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "INFO server", .error = bulk});
         conn_close(f.conn);
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
         cr_assert_eq(conn_version(f.conn), rows[i].version, "%s", rows[i].info);
         cr_assert_str_eq(conn_server(f.conn), rows[i].server);
-        free(bulk);
     }
     fixture_stop(&f);
 }
 
 Test(redis_conn, reads_the_password_file_at_each_connect) {
     char *path = temp_path(temp_root(), "password"),
-         *redis = mem_printf("password_file = \"%s\"; password = \"not this\";", path);
+         *redis = kept_printf("password_file = \"%s\"; password = \"not this\";", path);
     fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .closed = true});
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert_not_null(strstr(f.error.text, path), "%s", f.error.text);
@@ -130,8 +121,6 @@ Test(redis_conn, reads_the_password_file_at_each_connect) {
     temp_write(path, "two\n");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     expect_echo(&f, "in");
-    free(redis);
-    free(path);
     fixture_stop(&f);
 }
 
@@ -166,12 +155,11 @@ Test(redis_conn, a_password_file_without_a_password_is_an_error) {
                 {".", NULL, "Is a directory"}};
     char *fifo = temp_path(temp_root(), "fifo");
     cr_assert_eq(mkfifo(fifo, 0600), 0);
-    free(fifo);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *path = temp_path(temp_root(), rows[i].name);
         if (rows[i].text) temp_write(path, rows[i].text);
         /* The connection must use neither the user `default` nor redis.password instead of the file. */
-        char *redis = mem_printf("password_file = \"%s\"; password = \"inline\";", path);
+        char *redis = kept_printf("password_file = \"%s\"; password = \"inline\";", path);
         fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .proxy = true, .closed = true});
         redis_ok(f.r, "ACL SETUSER default >inline");
         for (int again = 0; again < 2; again++) {
@@ -182,8 +170,6 @@ Test(redis_conn, a_password_file_without_a_password_is_an_error) {
         cr_assert_eq(proxy_requests(f.proxy, NULL), 0, "a request was sent without the password of the file");
         cr_assert(wait_for(proxy_connections(f.proxy) == 0, 3000));
         fixture_stop(&f);
-        free(redis);
-        free(path);
     }
 }
 
@@ -239,14 +225,13 @@ static size_t in_use(void) {
 Test(redis_conn, memory_of_a_large_job_is_freed) {
     enum { LARGE = 8 << 20, SMALL = 256 << 10 };
     fixture_t f = fixture_start(NULL);
-    char *job = malloc(LARGE + 1);
+    char *job = kept(malloc(LARGE + 1));
     memset(job, 'x', LARGE);
     job[LARGE] = '\0';
     expect_echo(&f, "small");
     size_t before = in_use();
     expect_echo(&f, job);
     cr_assert_leq(in_use(), before + SMALL);
-    free(job);
     fixture_stop(&f);
 }
 
@@ -254,7 +239,7 @@ Test(redis_conn, memory_of_a_large_job_is_freed) {
 Test(redis_conn, a_large_reply_loses_no_reply_behind_it) {
     enum { REQUESTS = 60, SMALL = 10, LARGE = 200000 };
     fixture_t f = fixture_start(NULL);
-    char *bytes = calloc(1, LARGE);
+    char *bytes = kept(calloc(1, LARGE));
     for (int i = 0; i < REQUESTS; i++) {
         request_begin(f.conn, "ECHO");
         request_bytes(f.conn, bytes, i % 10 ? SMALL + (size_t)i : LARGE);
@@ -266,7 +251,6 @@ Test(redis_conn, a_large_reply_loses_no_reply_behind_it) {
         cr_assert_eq(reply->len, i % 10 ? SMALL + (size_t)i : LARGE, "reply %d", i);
         conn_reply_free(reply);
     }
-    free(bytes);
     fixture_stop(&f);
 }
 
@@ -301,7 +285,7 @@ Test(redis_conn, a_request_that_was_not_ended_is_not_sent) {
 Test(redis_conn, replies_come_in_the_order_of_the_requests) {
     fixture_t f = fixture_start(NULL);
     enum { REQUESTS = 2000 };
-    char *padding = calloc(1, 2001);
+    char *padding = kept(calloc(1, 2001));
     memset(padding, 'x', 2000);
     for (int i = 0; i < REQUESTS; i++) {
         request_begin(f.conn, i % 3 ? "ECHO" : "NONSENSE");
@@ -318,7 +302,6 @@ Test(redis_conn, replies_come_in_the_order_of_the_requests) {
     redisReply *none;
     cr_assert_eq(conn_try_read(f.conn, &none, &f.error), OUTCOME_OK);
     cr_assert_null(none);
-    free(padding);
     fixture_stop(&f);
 }
 
@@ -404,11 +387,10 @@ Test(redis_conn, does_not_open_while_the_server_loads) {
 
 Test(redis_conn, a_script_that_cannot_be_loaded_is_named) {
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
-    char *named = mem_printf("ERR x (script %s)", all_scripts[2]->name);
+    char *named = kept_printf("ERR x (script %s)", all_scripts[2]->name);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SCRIPT LOAD", .error = "-ERR x", .nth = 3});
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert_str_eq(f.error.text, named);
-    free(named);
     fixture_stop(&f);
 }
 
@@ -461,7 +443,7 @@ Test(redis_conn, the_stop_flag_ends_a_wait_on_a_frozen_server) {
 Test(redis_conn, a_send_to_a_frozen_server_times_out) {
     fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"200ms\";", .closed = true});
     enum { MUCH = 16 << 20 };
-    char *bytes = calloc(MUCH, 1);
+    char *bytes = kept(calloc(MUCH, 1));
     cr_assert(wait_for(conn_open(f.conn, &f.error) == OUTCOME_OK, 5000), "%s", f.error.text);
     server_freeze(f.server);
     request_begin(f.conn, "ECHO");
@@ -469,7 +451,6 @@ Test(redis_conn, a_send_to_a_frozen_server_times_out) {
     request_end(f.conn);
     cr_assert_eq(conn_flush(f.conn, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_not(conn_is_open(f.conn));
-    free(bytes);
     server_thaw(f.server);
     fixture_stop(&f);
 }

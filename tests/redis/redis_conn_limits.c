@@ -3,10 +3,6 @@
 
 #include "fixture.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 static outcome_t ask(fixture_t *f, const char *command) {
     request_begin(f->conn, command, "x");
     return request_ask(f->conn, NULL, &f->error);
@@ -14,7 +10,7 @@ static outcome_t ask(fixture_t *f, const char *command) {
 
 /* Returns `len` bytes behind this head; owned. */
 static char *long_reply(const char *head, size_t len) {
-    char *text = mem_alloc(strlen(head) + len + 1);
+    char *text = kept(mem_alloc(strlen(head) + len + 1));
     strcpy(text, head);
     memset(text + strlen(head), 'x', len);
     return text;
@@ -58,6 +54,5 @@ Test(redis_conn_limits, a_reply_with_a_job_may_be_larger) {
         conn_reply_free(reply);
     }
     cr_assert_eq(ask(&f, "GET"), OUTCOME_DISCONNECTED);
-    free(job);
     fixture_stop(&f);
 }

@@ -5,10 +5,7 @@
 #include "redis/tracking.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ALMOST_MS = KEEPALIVE_S * 1000 - 1000 };
 

@@ -2,15 +2,11 @@
 #include "fixture.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A token of a cloud that lists many groups has some thousand bytes. */
 Test(redis_login, a_long_token_is_sent_whole_or_refused) {
     enum { LONG = 16000, TOO_LONG = 17000 };
-    char *token = mem_alloc(TOO_LONG + 1), *path = temp_path(temp_root(), "token"),
-         *redis = mem_printf("password_file = \"%s\";", path);
+    char *token = kept(mem_alloc(TOO_LONG + 1)), *path = temp_path(temp_root(), "token"),
+         *redis = kept_printf("password_file = \"%s\";", path);
     fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .closed = true});
     memset(token, 't', LONG);
     temp_write(path, token);
@@ -22,9 +18,6 @@ Test(redis_login, a_long_token_is_sent_whole_or_refused) {
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert(strstr(f.error.text, path) && strstr(f.error.text, "is larger than 16 KiB"), "%s", f.error.text);
     fixture_stop(&f);
-    free(redis);
-    free(path);
-    free(token);
 }
 
 Test(redis_login, a_refused_login_names_the_key_to_change) {

@@ -1,8 +1,6 @@
 /* The scripts that a connect sends. */
 #include "fixture.h"
 
-#include <criterion/criterion.h>
-
 /* Opens the connection anew; returns the bytes that it sends. */
 static int64_t sent_to_open(fixture_t *f) {
     int64_t before = proxy_bytes(f->proxy, PROXY_UP);

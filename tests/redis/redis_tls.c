@@ -64,11 +64,11 @@ Test(redis_tls, death_of_a_server_in_use_does_not_ask_for_a_client_certificate) 
 
 Test(redis_tls, missing_client_certificate_is_named_in_both_versions) {
     tls_fixture_t f = tls_start((const char *const[]){"--tls-auth-clients", "yes", NULL});
-    char *pair = mem_printf("tls_cert_file = \"%s/client.crt\"; tls_key_file = \"%s/client.key\";", f.dir, f.dir);
+    char *pair = kept_printf("tls_cert_file = \"%s/client.crt\"; tls_key_file = \"%s/client.key\";", f.dir, f.dir);
     certificate_t *other_ca = certificate_new(NULL, (certificate_spec_t){.common_name = "other CA", .ca = true});
     certificate_t *other = certificate_new(other_ca, (certificate_spec_t){.common_name = "other", .purpose = "client"});
     certificate_write(other, NULL, f.dir, "other");
-    char *stranger = mem_printf("tls_cert_file = \"%s/other.crt\"; tls_key_file = \"%s/other.key\";", f.dir, f.dir);
+    char *stranger = kept_printf("tls_cert_file = \"%s/other.crt\"; tls_key_file = \"%s/other.key\";", f.dir, f.dir);
     static const char *const versions[] = {"TLSv1.2", "TLSv1.3"};
     for (int i = 0; i < 2; i++) {
         redis_ok(f.r, "CONFIG SET tls-protocols %s", versions[i]);
@@ -80,8 +80,6 @@ Test(redis_tls, missing_client_certificate_is_named_in_both_versions) {
     }
     certificate_free(other);
     certificate_free(other_ca);
-    free(stranger);
-    free(pair);
     tls_stop(&f);
 }
 
@@ -114,8 +112,8 @@ Test(redis_tls, files_that_cannot_be_used_are_named) {
     char *text = temp_file("text.pem", "no PEM\n"), *empty = temp_file("empty.pem", "");
     char *encrypted =
         temp_file("encrypted.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIG=\n-----END ENCRYPTED PRIVATE KEY-----\n");
-    char *crt = mem_printf("%s/client.crt", f.dir), *key = mem_printf("%s/client.key", f.dir),
-         *ca_key = mem_printf("%s/ca.key", f.dir);
+    char *crt = kept_printf("%s/client.crt", f.dir), *key = kept_printf("%s/client.key", f.dir),
+         *ca_key = kept_printf("%s/ca.key", f.dir);
     const struct {
         const char *ca, *crt, *key, *expected;
     } rows[] = {
@@ -137,17 +135,11 @@ Test(redis_tls, files_that_cannot_be_used_are_named) {
         const char *file = !rows[i].crt ? rows[i].ca : strstr(rows[i].expected, "cert_file %s") ? rows[i].crt : rows[i].key;
         char before[128], *part = strstr(rows[i].expected, "%s");
         snprintf(before, sizeof before, "%.*s", (int)(part - rows[i].expected), rows[i].expected);
-        char *expected = mem_printf("%s%s%s", before, file, part + 2);
+        char *expected = kept_printf("%s%s%s", before, file, part + 2);
         tls_expect(expected, "localhost", server_tls_port(f.server), settings, expected);
-        free(expected);
         free(settings);
     }
-    free(ca_key);
-    free(key);
-    free(crt);
     free(encrypted);
-    free(empty);
-    free(text);
     tls_stop(&f);
 }
 
@@ -190,7 +182,7 @@ Test(redis_tls, stream_cut_at_any_place_is_a_loss_and_the_next_connect_succeeds,
 /* A reply of many records is read to its end, and nothing stays inside of GnuTLS while poll() sees nothing. */
 Test(redis_tls, replies_of_all_sizes_arrive_without_another_byte) {
     tls_fixture_t f = tls_start(NULL);
-    char *settings = trust(&f, ""), *bytes = calloc(1, 3 << 20);
+    char *settings = trust(&f, ""), *bytes = kept(calloc(1, 3 << 20));
     tls_client_t client = tls_client("localhost", server_tls_port(f.server), settings);
     cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
     static const size_t sizes[] = {0, 1, 16000, 16383, 16384, 16385, 16398, 32768, 100000, 3 << 20};
@@ -208,7 +200,6 @@ Test(redis_tls, replies_of_all_sizes_arrive_without_another_byte) {
         }
     }
     tls_client_free(&client);
-    free(bytes);
     free(settings);
     tls_stop(&f);
 }
@@ -218,7 +209,7 @@ Test(redis_tls, renewed_keys_lose_no_byte) {
     enum { ROUNDS = 6, BYTES = 4 << 20 };
     tls_fixture_t f = tls_start(NULL);
     relay_t *relay = relay_start(&(relay_options_t){.port = server_port(f.server), .tls = f.dir});
-    char *settings = trust(&f, "tls_min = \"1.3\";"), *bytes = calloc(1, BYTES);
+    char *settings = trust(&f, "tls_min = \"1.3\";"), *bytes = kept(calloc(1, BYTES));
     tls_client_t client = tls_client("127.0.0.1", relay_port(relay), settings);
     cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
     for (int i = 0; i < ROUNDS; i++) {
@@ -237,7 +228,6 @@ Test(redis_tls, renewed_keys_lose_no_byte) {
     }
     cr_assert_eq(relay_renewals(relay), ROUNDS);
     tls_client_free(&client);
-    free(bytes);
     free(settings);
     relay_stop(relay);
     tls_stop(&f);
@@ -305,13 +295,12 @@ Test(redis_tls, name_server_that_never_answers_delays_a_connect_by_its_timeout_a
     /* A bound, so that many names cannot fill the process with threads. */
     bool bounded = false;
     for (int i = 0; i < 100 && !bounded; i++) {
-        char *name = mem_printf("%d.slow.test", i);
+        char *name = kept_printf("%d.slow.test", i);
         client = tls_client(name, 6379, "");
         conn_limit_timeout(client.conn, 1);
         cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_DISCONNECTED);
         bounded = strstr(client.error.text, "too many lookups");
         if (!bounded) tls_client_free(&client);
-        free(name);
     }
     cr_assert(bounded, "%s", client.error.text);
     pthread_mutex_unlock(&resolver);

@@ -129,10 +129,9 @@ Test(redis_tls_certificates, each_certificate_is_accepted_or_refused_with_its_re
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const row_t *row = &rows[i];
         show(&f, row, issuers);
-        char *settings = mem_printf("tls = true; tls_ca_file = \"%s/%s.crt\"; %s", f.dir, row->own_ca_file ? "server" : "ca",
-                                    row->settings ? row->settings : "");
+        char *settings = kept_printf("tls = true; tls_ca_file = \"%s/%s.crt\"; %s", f.dir, row->own_ca_file ? "server" : "ca",
+                                     row->settings ? row->settings : "");
         tls_expect(row->what, row->host ? row->host : "localhost", server_tls_port(f.server), settings, row->expected);
-        free(settings);
     }
     for (size_t i = 0; i < ISSUERS; i++) certificate_free(issuers[i]);
     tls_stop(&f);

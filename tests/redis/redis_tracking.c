@@ -5,10 +5,6 @@
 #include "redis/tracking.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define THREE_QUEUES "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"push\"; } );"
 
 /* A tracking pair, and the messages that it has received. */
@@ -115,7 +111,6 @@ static long long cost_of_heads(pair_t *pair, bool armed) {
     }
     char *info = redis_str(pair->f.r, "INFO commandstats");
     for (const char *at = info; (at = strstr(at, "usec=")); at++) cost += atoll(at + strlen("usec="));
-    free(info);
     return cost;
 }
 
@@ -211,7 +206,6 @@ static void kill_named(redis_t *r, const char *name) {
     cr_assert_not_null(at);
     while (at > list && at[-1] != '\n') at--;
     redis_ok(r, "CLIENT KILL ID %lld", strtoll(at + 3, NULL, 10));
-    free(list);
 }
 
 Test(redis_tracking, a_dead_subscriber_is_noticed_and_replaced) {

@@ -1,10 +1,6 @@
 /* The outcome of each error reply of Redis, and its text. */
 #include "redis/error.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "suite.h"
 
 static outcome_t classify(const char *text) {
     redis_error_t error = {0};

@@ -1,9 +1,7 @@
 /* A flat reply is read item by item, whatever its shape. */
 #include "redis/socket/flat_reply.h"
 #include "redis/socket/reply_guard.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "suite.h"
 
 /* Parses the bytes of a reply, `step` bytes at a time. */
 static redisReply *parse(reply_guard_t *guard, redisReader *reader, flat_reply_t *flat, const char *bytes, size_t step) {

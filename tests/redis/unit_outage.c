@@ -4,8 +4,6 @@
 
 #include "fixture.h"
 
-#include <criterion/criterion.h>
-
 static bool fails(outage_t *outage, bool fresh, outcome_t outcome, int64_t expected_s) {
     int64_t lasted_s;
     bool tell = outage_failed(outage, fresh, outcome, &lasted_s);

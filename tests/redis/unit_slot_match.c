@@ -1,10 +1,6 @@
 /* The nodes of a slot map are matched with the shards known so far. Nodes and shards are letters: each is at its own address. */
 #include "redis/cluster/slot_match.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "suite.h"
 
 enum { PARTS = 8, PART = SLOT_COUNT / PARTS, SHARDS_MAX = 5, NONE = SHARDS_MAX };
 

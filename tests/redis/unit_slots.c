@@ -1,10 +1,8 @@
 /* The slot map of a Redis Cluster, and redirections. Replies are in the form in which Redis sends them. */
 #include "redis/cluster/slots.h"
+#include "suite.h"
 
-#include <criterion/criterion.h>
 #include <hiredis/hiredis.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Parses a reply in wire format; owned. */
 static redisReply *reply_of(const char *wire) {

@@ -1,7 +1,7 @@
 /* The window of requests in flight, and that a wrong use ends the process before a reply goes to another request. */
 #include "redis/window.h"
+#include "suite.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
 
 Test(unit_window, requests_leave_in_their_order) {

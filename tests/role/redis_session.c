@@ -3,8 +3,6 @@
 #include "role/session.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-
 enum { RETRY_MS = 60000 };
 
 typedef struct {

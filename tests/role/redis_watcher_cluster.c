@@ -3,9 +3,6 @@
 #include "redis_cluster.h"
 #include "role/watcher.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-
 enum { SOON_MS = 5000 };
 
 Test(redis_watcher_cluster, asks_again_while_slots_have_no_primary) {

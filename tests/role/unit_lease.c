@@ -4,12 +4,9 @@
 #include "queue/lock.h"
 #include "role/lease.h"
 
-#include <criterion/criterion.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
 static bool raised(int fd) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};

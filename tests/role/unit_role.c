@@ -1,9 +1,5 @@
 /* Health: when a role counts as hanging, and when not. */
-#include <criterion/criterion.h>
 #include <semaphore.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "auditor/writer.h"
 #include "base/log.h"
@@ -65,8 +61,6 @@ Test(unit_role, check_of_a_large_log_does_not_count_as_hanging, .timeout = 60) {
     role_destroy(&role);
     audit_writer_finish(&opener.writer);
     metrics_free(metrics);
-    free(path);
-    free(dir);
 }
 
 Test(unit_role, health_names_the_role_whose_tick_hangs) {

@@ -3,8 +3,6 @@
 #include "fixture.h"
 #include "role/session.h"
 
-#include <criterion/criterion.h>
-
 static void reset(void *self) { (void)self; }
 
 static const session_ops_t OPS = {.role = "dispatcher", .data_name = "data", .subscriber_name = "subscriber", .reset = reset};

@@ -1,21 +1,17 @@
 #include "child.h"
 
 #include "sanitizer.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 extern char **environ;
 

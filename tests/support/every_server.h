@@ -2,12 +2,10 @@
  * redis62.sh have fetched. */
 #pragma once
 
+#include "suite.h"
 #include "tls_harness.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
-#include <stdio.h>
-#include <unistd.h>
 
 enum { EVERY_SERVER_COUNT = 4, EVERY_SERVER_REDIS62 = 3 };
 

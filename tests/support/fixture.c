@@ -7,17 +7,12 @@
 #include "tls_harness.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 void __sanitizer_set_report_fd(void *fd);
@@ -46,8 +41,6 @@ config_t *fixture_config(const char *format, ...) {
     cr_assert_not_null(config, "%s", buffer_text(&messages));
     buffer_free(&messages);
     temp_remove(dir);
-    free(path);
-    free(dir);
     return config;
 }
 
@@ -138,7 +131,6 @@ int fixture_log_count(const char *text) {
     char *log = fixture_log(), *rest = log;
     int count = 0;
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) count += strstr(line, text) != NULL;
-    free(log);
     return count;
 }
 

@@ -18,7 +18,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 /* Loads a config from text. Owned by the caller: config_free. */
 config_t *fixture_config(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,12 +1,7 @@
 #include "redis_cluster.h"
-#include "scoped.h"
 
+#include "suite.h"
 #include "wait.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { AGREE_MS = 30000 };
 

@@ -1,9 +1,6 @@
 /* Tests of the support for Sentinel. */
-#include "scoped.h"
 #include "sentinels.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "suite.h"
 
 static bool has_role(sentinels_t *s, int server, const char *role) {
     scoped(redis_drop) redis_t *r = redis_open(s->servers[server]);

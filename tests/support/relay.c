@@ -1,7 +1,7 @@
 #include "relay.h"
+#include "suite.h"
 
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <netinet/tcp.h>
@@ -9,12 +9,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 enum { PART = 16 << 10, MAX_LINKS = 400 };
 

@@ -1,10 +1,7 @@
 #include "replica.h"
 
+#include "suite.h"
 #include "wait.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
 
 static bool says(const server_t *server, const char *text) {
     char *info = server_info(server, "replication");

@@ -1,11 +1,7 @@
 #include "rights.h"
 
+#include "suite.h"
 #include "tempdir.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char COMMAND[] = "ACL SETUSER sidecar ";
 
@@ -78,6 +74,5 @@ size_t rights_refused(redis_t *r) {
     redisReply *log = redis_do(r, "ACL LOG 100");
     size_t count = log->elements;
     for (size_t i = 0; i < count; i++) fprintf(stderr, "refused: %s\n", log->element[i]->element[7]->str);
-    freeReplyObject(log);
     return count;
 }

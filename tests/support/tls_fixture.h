@@ -5,10 +5,6 @@
 #include "fixture.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct {
     char *dir; /* of the certificates */
     server_t *server;
@@ -22,12 +18,10 @@ static const char TLS_WEAK_OPENSSL[] = "openssl_conf = a\n[a]\nssl_conf = b\n[b]
 static inline tls_fixture_t tls_start(const char *const *args) {
     if (!server_has_tls()) cr_skip_test("this redis-server is built without TLS");
     tls_fixture_t f = {.dir = certificate_dir()};
-    char *path = temp_file("openssl.cnf", TLS_WEAK_OPENSSL), *variable = mem_printf("OPENSSL_CONF=%s", path);
+    char *path = temp_file("openssl.cnf", TLS_WEAK_OPENSSL), *variable = kept_printf("OPENSSL_CONF=%s", path);
     const char *const env[] = {variable, NULL};
     f.server = server_start(&(server_options_t){.tls = f.dir, .tcp = true, .args = args, .env = env});
     f.r = redis_open(f.server);
-    free(variable);
-    free(path);
     return f;
 }
 

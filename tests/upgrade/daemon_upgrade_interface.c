@@ -5,11 +5,6 @@
 #include "tempdir.h"
 #include "upgrade.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A queue of each dialect. */
 static const char QUEUES[] =
     "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; heartbeat = \"off\"; protected_timeout = \"200ms\"; retry_times = 1; "
@@ -130,7 +125,7 @@ static void run_alone(program_t program, const char *texts[INTERFACE_COUNT]) {
     daemon_terminate(standby, UPGRADE_MS);
     daemon_terminate(leader, UPGRADE_MS);
     texts[0] = redis_str(s.r, "EVAL %s 0", KEYS);
-    free(names), free(ref);
+    free(names);
     cluster_end(&s);
 }
 
@@ -150,7 +145,6 @@ static void expect_options(const char *command, const char *options) {
                       "case $?,$said in 2,*--no-such-option*) ;; *) echo \"$option: $said\" ;; esac; done <%s",
                       command, file);
     cr_expect_str_empty(gone->out, "%s: %s", command, gone->out);
-    free(file);
 }
 
 /* Takes commands and options from the help of the previous release. */

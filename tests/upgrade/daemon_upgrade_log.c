@@ -5,10 +5,8 @@
 #include "text.h"
 #include "upgrade.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <signal.h>
-#include <stdlib.h>
 
 enum { OLD = 10, FAILURES = 4 };
 
@@ -31,7 +29,6 @@ static void expect_same_answers(const char *log) {
     upgrade_expect_same("for of in 'list -o jsonl' 'stats -o jsonl' 'export --all-kinds' 'show %s -o jsonl'; do "
                         "\"$PROGRAM\" audit $of --db %s || echo fails; done | python3 tests/upgrade/names.py values",
                         ref, log);
-    free(ref);
 }
 
 /* The other program imports the JSON lines that `from` exports. (0.1.0 also imports CSV; later releases need not.) */
@@ -43,7 +40,6 @@ static void expect_import(program_t from, const char *log) {
     cr_assert_eq(done->code, 0, "%s", done->err);
     char *rows = audit_log_text(log), *copied = audit_log_text(copy);
     cr_expect_str_eq(copied, rows);
-    free(copied), free(rows), free(file), free(copy), free(dir);
 }
 
 static void expect_refused(const char *log) {

@@ -3,10 +3,8 @@
 #include "audit_log.h"
 #include "upgrade.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <signal.h>
-#include <stdlib.h>
 
 enum { JOBS = 400, TURNS = 4, SPREAD_MS = 3000 };
 
@@ -136,6 +134,5 @@ ParameterizedTest(int *row, daemon_upgrade, each_counts_the_retries_of_the_other
     await(&p.cluster, upgrade_lua(p.cluster.r, of->markers) == 1);
     char *found = attempts(p.cluster.r, of->stream);
     cr_expect_str_eq(found, of->attempts, "%s", found);
-    free(found);
     cluster_end(&p.cluster);
 }

@@ -3,12 +3,8 @@
 #include "child.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { BUILD_MS = 600000, SKIPPED = 77 };
 
@@ -24,7 +20,6 @@ static char *build_previous(void) {
     if (child->exit_code == SKIPPED && (!required || strcmp(required, "1") != 0)) cr_skip("%s", why);
     cr_assert_eq(child->exit_code, 0, "%s", why);
     child_free(child);
-    free(why), free(err), free(out), free(dir);
     return path;
 }
 
@@ -53,7 +48,7 @@ const daemon_output_t *upgrade_shell(program_t program, const char *format, ...)
 }
 
 void upgrade_expect_kept(const char *what, const char *previous, const char *current) {
-    char *copy = strdup(previous), *all = NULL, *rest = NULL;
+    char *copy = kept(strdup(previous)), *all = NULL, *rest = NULL;
     if (!copy || asprintf(&all, "\n%s\n", current) < 0) abort();
     cr_expect(*copy, "%s: the previous release prints nothing", what);
     for (char *line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
@@ -62,7 +57,7 @@ void upgrade_expect_kept(const char *what, const char *previous, const char *cur
         cr_expect(strstr(all, whole), "%s: this release lacks \"%s\"", what, line);
         free(whole);
     }
-    free(copy), free(all);
+    free(all);
 }
 
 void upgrade_expect_same(const char *format, ...) {
@@ -99,7 +94,7 @@ daemon_t *upgrade_sidecar(cluster_t *cluster, program_t program, sidecar_t spec,
     const char *const env[] = {variable, NULL};
     cr_assert_lt(cluster->count, CLUSTER_SIDECARS);
     daemon_t *d = daemon_start_with(&(daemon_options_t){.binary = upgrade_program(program), .env = env}, "%s", config);
-    free(config), free(variable);
+    free(variable);
     return cluster->sidecars[cluster->count++] = d;
 }
 

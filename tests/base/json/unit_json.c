@@ -1,9 +1,6 @@
 /* base/json by tables: what is JSON, where a pointer leads, what an escape means. */
 #include "json_fixture.h"
-#include "scoped.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "suite.h"
 
 #define ROW(literal)                                                                                                             \
     { literal, sizeof(literal) - 1 } /* of a table */

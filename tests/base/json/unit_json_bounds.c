@@ -1,8 +1,7 @@
 /* The bounds of base/json: bytes, tokens, depth, time. */
 #include "json_fixture.h"
-#include "scoped.h"
+#include "suite.h"
 
-#include <criterion/criterion.h>
 #include <stdint.h>
 #include <time.h>
 

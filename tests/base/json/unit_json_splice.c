@@ -1,9 +1,6 @@
 /* json_splice by tables; unit_json_documents.c has random documents. */
 #include "json_fixture.h"
-#include "scoped.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "suite.h"
 
 static const struct {
     const char *text;

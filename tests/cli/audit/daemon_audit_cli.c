@@ -8,11 +8,6 @@
 #include "text.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { BASE_S = 1763690400 }; /* 2025-11-21T02:00:00Z */
 
 /* Failure n, n seconds after BASE. */
@@ -56,10 +51,6 @@ static void python(const char *input, const char *program) {
     char *said = temp_read(err);
     cr_assert_eq(child->exit_code, 0, "%s\n%s", said, input);
     child_free(child);
-    free(said);
-    free(err);
-    free(path);
-    free(dir);
 }
 
 static const char check_rows[] =
@@ -75,9 +66,8 @@ static const char check_rows[] =
     "assert all(str(r['attempts']) == '4' and len(r['ref']) == 12 and len(r['event']) == 64 for r in rows)\n";
 
 static void python_rows(const char *input, const char *read) {
-    char *program = mem_printf("import csv, json, sys\n%s%s", read, check_rows);
+    char *program = kept_printf("import csv, json, sys\n%s%s", read, check_rows);
     python(input, program);
-    free(program);
 }
 
 Test(daemon_audit_cli, python_reads_every_format_back) {
@@ -103,13 +93,11 @@ Test(daemon_audit_cli, python_reads_every_format_back) {
     python(daemon_run("audit", "stats", "--db", db, "-o", "csv", "-n", "2")->out,
            "import csv, sys; r = list(csv.DictReader(open(sys.argv[1], newline=''))); assert [x['requeued'] for x in r] == ['0', "
            "'1'], r");
-    free(db);
 }
 
 /* The caller owns the ref. */
 static char *ref_of(const char *db, const char *job) {
-    char *sql = mem_printf("SELECT ref FROM failed_jobs WHERE job_id = '%s'", job), *ref = audit_case_sql(db, sql);
-    free(sql);
+    char *sql = kept_printf("SELECT ref FROM failed_jobs WHERE job_id = '%s'", job), *ref = audit_case_sql(db, sql);
     return ref;
 }
 
@@ -133,10 +121,6 @@ Test(daemon_audit_cli, show_prints_all_of_an_event) {
     cr_assert_eq(none->code, 1);
     cr_assert_str_empty(none->out);
     cr_assert(has(none->err, "no event has the ref"));
-    free(event);
-    free(binary);
-    free(ref);
-    free(db);
 }
 
 Test(daemon_audit_cli, an_ambiguous_ref_lists_its_events) {
@@ -149,8 +133,6 @@ Test(daemon_audit_cli, an_ambiguous_ref_lists_its_events) {
     cr_assert_str_empty(several->out);
     cr_assert(has(several->err, "several refs begin with") && has(several->err, "job-"), "%s", several->err);
     audit_close(audit);
-    free(digit);
-    free(db);
 }
 
 static const daemon_output_t *run_with(const char *variable, const char *const *args) {
@@ -173,7 +155,6 @@ Test(daemon_audit_cli, tables_are_escaped_and_in_local_time) {
     }
     const daemon_output_t *stats = daemon_run("audit", "stats", "--db", db, "--utc");
     cr_assert(has(stats->out, "(all)") && has(stats->out, "2025-11-21 02:00         3  ####"), "%s", stats->out);
-    free(db);
 }
 
 Test(daemon_audit_cli, tables_fit_a_terminal_of_80_columns) {
@@ -195,8 +176,6 @@ Test(daemon_audit_cli, tables_fit_a_terminal_of_80_columns) {
             cr_expect_leq(columns, 80, "%s", narrow->out);
         }
     }
-    free(event);
-    free(db);
 }
 
 /* At any width people find the job, its error, and who requeued it. */
@@ -232,7 +211,6 @@ Test(daemon_audit_cli, a_narrow_list_shows_job_error_and_answer) {
         for (size_t j = 0; j < 2; j++)
             cr_expect(has(out->out, rows[i].line[j]), "%s: %s\n%s", rows[i].width, rows[i].line[j], out->out);
     }
-    free(db);
 }
 
 /* The caller owns the text. */
@@ -242,7 +220,7 @@ static char *shown_on_terminal(const char *db, const char *ref) {
     child_t *child = child_start(&(child_spec_t){.argv = argv, .out = terminal_path(terminal)});
     cr_assert(wait_for((terminal_raw(terminal), !child_running(child)), 30000));
     cr_assert_eq(child->exit_code, 0);
-    char *raw = mem_printf("%s", terminal_raw(terminal));
+    char *raw = kept_printf("%s", terminal_raw(terminal));
     child_free(child);
     terminal_free(terminal);
     return raw;
@@ -275,10 +253,7 @@ Test(daemon_audit_cli, show_truncates_large_payloads_on_a_terminal) {
         cr_expect(has(raw, shown[i].terminal) && has(raw, "HISTORY"), "%d: %s", i, raw);
         cr_expect(more[i] ? has(raw, more[i]) : !has(raw, "more: "), "%d: %s", i, raw);
         cr_expect(has(piped->out, shown[i].pipe) && !has(piped->out, "more: "), "%d: %s", i, piped->out);
-        free(raw);
-        free(ref);
     }
-    free(db);
 }
 
 Test(daemon_audit_cli, messages_escape_control_bytes) {
@@ -290,7 +265,6 @@ Test(daemon_audit_cli, messages_escape_control_bytes) {
     audit_close(audit);
     output = daemon_run("audit", "list", "--db", db, "-q", "email[31m");
     cr_expect(has(output->err, "email\\x1b[31m") && !strchr(output->err, '\x1b'), "%s", output->err);
-    free(db);
 }
 
 /* The zone is CET-1. */
@@ -323,7 +297,6 @@ Test(daemon_audit_cli, times_without_a_zone_are_local) {
         cr_expect_eq(output->code, 0);
         if (lines == 0) cr_expect(has(output->err, "no final failures match"));
     }
-    free(db);
 }
 
 Test(daemon_audit_cli, an_empty_result_names_the_kind_asked_for) {
@@ -338,7 +311,6 @@ Test(daemon_audit_cli, an_empty_result_names_the_kind_asked_for) {
         cr_assert_eq(output->code, 0);
         cr_assert(has(output->err, rows[i][3]) && !has(output->err, "did you mean"), "%s", output->err);
     }
-    free(db);
 }
 
 Test(daemon_audit_cli, wrong_usage_exits_2_with_a_hint) {
@@ -389,12 +361,10 @@ Test(daemon_audit_cli, wrong_usage_exits_2_with_a_hint) {
     cr_assert(has(daemon_run("audit", "show", "--help")->out, "Usage: queue-sidecar audit show REF"));
     cr_assert(has(daemon_run("help", "audit", "stats")->out, "Usage: queue-sidecar audit stats"));
     cr_assert(has(daemon_run("help", "audit", "stast")->err, "unexpected argument `stast`"));
-    free(missing);
-    free(db);
 }
 
 Test(daemon_audit_cli, list_finds_the_log_by_config_during_a_write) {
-    char *db = small_log(), *text = mem_printf("audit = { path = \"%s\"; };\nqueues = ( { name = \"q\"; } );\n", db),
+    char *db = small_log(), *text = kept_printf("audit = { path = \"%s\"; };\nqueues = ( { name = \"q\"; } );\n", db),
          *config = temp_file("x.cfg", text);
     audit_t *writer = audit_case_open(db, AUDIT_WRITE);
     buffer_t why = {0};
@@ -404,9 +374,6 @@ Test(daemon_audit_cli, list_finds_the_log_by_config_during_a_write) {
     cr_assert(has(output->out, "job-3"));
     audit_rollback(writer);
     audit_close(writer);
-    free(config);
-    free(text);
-    free(db);
 }
 
 Test(daemon_audit_cli, queries_of_the_sql_readme_run_in_the_shell) {
@@ -424,18 +391,11 @@ Test(daemon_audit_cli, queries_of_the_sql_readme_run_in_the_shell) {
         char *said = temp_read(err);
         cr_expect_eq(child->exit_code, 0, "%s\n%s", sql, said);
         cr_expect_str_empty(said, "%s\n%s", sql, said);
-        free(said);
         child_free(child);
     }
     cr_assert_geq(queries, 9);
     char *said = temp_read(out);
     cr_assert(has(said, "retries_exhausted|4|job-1") && has(said, "email|1|2|1|0"), "%s", said);
-    free(said);
-    free(err);
-    free(out);
-    free(dir);
-    free(text);
-    free(db);
 }
 
 /* Runs the block merge.sh of sql/README.md on two files. */
@@ -444,13 +404,11 @@ static void merge(const char *into, const char *from) {
          *end = block ? strstr(block, "\n```") : NULL;
     cr_assert(block && end, "sql/README.md has no merge.sh");
     *end = '\0';
-    char *command = strchr(strchr(block, '\n') + 1, '\n'), *sh = mem_printf("into=%s from=%s%s", into, from, command);
+    char *command = strchr(strchr(block, '\n') + 1, '\n'), *sh = kept_printf("into=%s from=%s%s", into, from, command);
     child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-ec", sh, NULL}});
     cr_assert(child_wait(child, 30000));
     cr_expect_eq(child->exit_code, 0, "%s", sh);
     child_free(child);
-    free(sh);
-    free(text);
 }
 
 /* Each file has seqs from 1 on, so a merge by them would lose rows. In logs of schema 5 `events` was a view. */
@@ -458,17 +416,15 @@ Test(daemon_audit_cli, two_logs_merge_by_sql) {
     for (int view = 0; view < 2; view++) {
         char *into = small_log(), *from = small_log();
         int64_t rows = audit_case_count(into, "SELECT count(*) FROM events");
-        free(audit_case_sql(from, "DELETE FROM events WHERE kind <> 'failed'"));
-        free(audit_case_sql(from, "UPDATE events SET event = replace(event, '0', '1'), payload = x'ff00'"));
+        audit_case_sql(from, "DELETE FROM events WHERE kind <> 'failed'");
+        audit_case_sql(from, "UPDATE events SET event = replace(event, '0', '1'), payload = x'ff00'");
         int64_t more = audit_case_count(from, "SELECT count(*) FROM events WHERE event LIKE '%1%'");
-        free(audit_case_sql(from, "PRAGMA user_version = 5"));
-        if (view) free(audit_case_sql(from, "ALTER TABLE events RENAME TO records"));
-        if (view) free(audit_case_sql(from, "CREATE VIEW events AS SELECT * FROM records"));
+        audit_case_sql(from, "PRAGMA user_version = 5");
+        if (view) audit_case_sql(from, "ALTER TABLE events RENAME TO records");
+        if (view) audit_case_sql(from, "CREATE VIEW events AS SELECT * FROM records");
         for (int i = 0; i < 2; i++) merge(into, from);
         cr_expect(more > 0 && audit_case_count(into, "SELECT count(*) FROM events") == rows + more);
         cr_expect_eq(audit_case_count(into, "SELECT count(*) FROM failed_jobs WHERE hex(payload) = 'FF00'"), more);
         audit_close(audit_case_open(into, AUDIT_WRITE));
-        free(into);
-        free(from);
     }
 }

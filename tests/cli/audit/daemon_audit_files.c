@@ -8,16 +8,11 @@
 #include "tempdir.h"
 #include "text.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <fcntl.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define SLICE(text) ((slice_t){text, sizeof(text) - 1})
 
@@ -50,12 +45,11 @@ static char *hostile_log(void) {
     put(audit, "requeued", 6, SLICE(""), SLICE("\xf0\x9f\x98\x80 \xe2\x80\xae"));
     put(audit, "failed", 7, SLICE("\\u0000"), SLICE("\0"));
     put(audit, "failed", 8, SLICE(","), SLICE("aaaaaaaaaaaa,\"\n\"\"\n"));
-    char *gap = mem_str("10-0..20-0");
+    char *gap = kept(mem_str("10-0..20-0"));
     audit_case_event_t of;
     audit_case_event(&of, "gap", 9, 5000);
     of.event.job = slice_text(gap);
     cr_assert(audit_case_put(audit, &of.event));
-    free(gap);
     audit_close(audit);
     return path;
 }
@@ -68,8 +62,6 @@ static char *hostile_log(void) {
 static void expect_equal(const char *a, const char *b) {
     char *of_a = audit_case_sql(a, ALL), *of_b = audit_case_sql(b, ALL);
     cr_assert_str_eq(of_a, of_b);
-    free(of_a);
-    free(of_b);
 }
 
 static void write_file(const char *path, const char *text, size_t len) {
@@ -99,7 +91,6 @@ Test(daemon_audit_files, an_export_imports_as_the_same_log) {
     expect_equal(db, copy);
     free(copy);
     free(file);
-    free(db);
 }
 
 Test(daemon_audit_files, an_export_to_a_file_equals_standard_output) {
@@ -110,10 +101,8 @@ Test(daemon_audit_files, an_export_to_a_file_equals_standard_output) {
         cr_assert_eq(daemon_run("audit", "export", file, "--db", db, "-o", formats[i])->code, 0);
         char *text = temp_read(file);
         cr_assert_str_eq(daemon_run("audit", "export", "--db", db, "-o", formats[i])->out, text);
-        free(text);
         free(file);
     }
-    free(db);
 }
 
 Test(daemon_audit_files, import_of_csv_is_refused_with_a_hint) {
@@ -123,16 +112,16 @@ Test(daemon_audit_files, import_of_csv_is_refused_with_a_hint) {
     cr_expect_eq(out->code, 1);
     cr_expect(has(out->err, ": is a CSV file, which import does not read: export it again with -o jsonl\n"), "%s", out->err);
     cr_expect(has(out->out, ": 0 added, 0 known, 0 skipped\n"), "%s", out->out);
-    char *spreadsheet = beside(db, "bom"), *text = temp_read(file), *marked = mem_printf("\xef\xbb\xbf%s", text);
+    char *spreadsheet = beside(db, "bom"), *text = temp_read(file), *marked = kept_printf("\xef\xbb\xbf%s", text);
     write_file(spreadsheet, marked, strlen(marked));
     cr_expect(has(daemon_run("audit", "import", spreadsheet, "--db", copy)->err, ": is a CSV file"));
-    free(marked), free(text), free(spreadsheet), free(copy), free(file), free(db);
+    free(spreadsheet), free(copy), free(file);
 }
 
 Test(daemon_audit_files, export_filters_and_imports_from_a_pipe) {
     char *db = hostile_log(), *copy = beside(db, "copy"), *err = beside(db, "err");
-    char *line = mem_printf("%s audit export --kind failed -q email --db %s | %s audit import - --db %s", daemon_program(), db,
-                            daemon_program(), copy);
+    char *line = kept_printf("%s audit export --kind failed -q email --db %s | %s audit import - --db %s", daemon_program(), db,
+                             daemon_program(), copy);
     child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-c", line, NULL}, .err = err});
     cr_assert(child_wait(child, 30000));
     char *said = temp_read(err);
@@ -140,16 +129,13 @@ Test(daemon_audit_files, export_filters_and_imports_from_a_pipe) {
     cr_assert_eq(audit_case_count(copy, "SELECT count(*) FROM events"), 3);
     cr_assert_eq(audit_case_count(copy, "SELECT count(*) FROM failed_jobs WHERE queue = 'email'"), 3);
     child_free(child);
-    free(said);
-    free(line);
     free(err);
     free(copy);
-    free(db);
 }
 
 Test(daemon_audit_files, existing_files_need_force) {
     static const char *const commands[] = {"export", "backup"};
-    char *db = hostile_log(), *wal = mem_printf("%s-wal", db);
+    char *db = hostile_log();
     for (size_t i = 0; i < 2; i++) {
         char *file = beside(db, commands[i]), *part = beside(file, "part");
         struct stat at;
@@ -169,13 +155,11 @@ Test(daemon_audit_files, existing_files_need_force) {
         free(file);
     }
     cr_expect_eq(audit_case_count(db, "SELECT count(*) FROM events"), 9);
-    free(wal);
-    free(db);
 }
 
 /* SQLite would merge that -wal file into the copy. */
 Test(daemon_audit_files, backup_refuses_a_foreign_wal_beside_its_file) {
-    char *db = hostile_log(), *file = beside(db, "backup"), *wal = mem_printf("%s-wal", file);
+    char *db = hostile_log(), *file = beside(db, "backup"), *wal = kept_printf("%s-wal", file);
     write_file(wal, "x", 1);
     const daemon_output_t *out = daemon_run("audit", "backup", file, "--db", db, "--force");
     cr_expect(out->code == 1 && has(out->err, "-wal: belongs to another database"), "%s", out->err);
@@ -183,14 +167,12 @@ Test(daemon_audit_files, backup_refuses_a_foreign_wal_beside_its_file) {
     write_file(wal, "", 0);
     cr_expect(has(daemon_run("audit", "backup", "-", "--db", db)->err, "needs the name of a file") && !is_there("-"));
     cr_expect_eq(daemon_run("audit", "backup", file, "--db", db)->code, 0, "an empty -wal file is refused");
-    free(wal);
     free(file);
-    free(db);
 }
 
 /* The -wal file of the log holds its newest rows, so the message must not advise moving it away. */
 Test(daemon_audit_files, backup_refuses_the_log_itself) {
-    char *db = hostile_log(), *wal = mem_printf("%s-wal", db);
+    char *db = hostile_log(), *wal = kept_printf("%s-wal", db);
     sqlite3 *shell;
     struct stat at;
     cr_assert_eq(sqlite3_open(db, &shell), SQLITE_OK);
@@ -201,8 +183,6 @@ Test(daemon_audit_files, backup_refuses_the_log_itself) {
     const daemon_output_t *out = daemon_run("audit", "backup", db, "--db", db, "--force");
     cr_expect(out->code == 1 && has(out->err, "is the audit log itself") && !has(out->err, "move it away"), "%s", out->err);
     sqlite3_close(shell);
-    free(wal);
-    free(db);
 }
 
 Test(daemon_audit_files, a_second_writer_of_a_file_is_refused) {
@@ -216,7 +196,6 @@ Test(daemon_audit_files, a_second_writer_of_a_file_is_refused) {
     cr_expect(is_there(file) && !is_there(part));
     free(part);
     free(file);
-    free(db);
 }
 
 static struct point {
@@ -229,7 +208,7 @@ ParameterizedTestParameters(daemon_audit_files, a_killed_writer_leaves_no_file_a
 
 /* The file appears only when it is whole. */
 ParameterizedTest(struct point *point, daemon_audit_files, a_killed_writer_leaves_no_file_and_can_be_rerun) {
-    char *db = hostile_log(), *file = beside(db, "x"), *variable = mem_printf("QS_CRASH_AT=%s", point->name),
+    char *db = hostile_log(), *file = beside(db, "x"), *variable = kept_printf("QS_CRASH_AT=%s", point->name),
          *copy = beside(db, "y");
     const char *const words[] = {"audit", point->command, file, "--db", db, NULL};
     const daemon_output_t *out = daemon_run_argv(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, words);
@@ -240,9 +219,7 @@ ParameterizedTest(struct point *point, daemon_audit_files, a_killed_writer_leave
     cr_assert_eq(daemon_run("audit", "import", file, "--db", copy)->code, 0);
     expect_equal(db, copy);
     free(copy);
-    free(variable);
     free(file);
-    free(db);
 }
 
 /* A log of n failures; the caller owns the path. */
@@ -272,28 +249,24 @@ ParameterizedTestParameters(daemon_audit_files, a_killed_import_can_be_rerun) {
 }
 
 ParameterizedTest(struct death *death, daemon_audit_files, a_killed_import_can_be_rerun) {
-    char *peer = long_log(2100), *db = audit_case_path(), *variable = mem_printf("QS_CRASH_AT=%s", death->name);
+    char *peer = long_log(2100), *db = audit_case_path(), *variable = kept_printf("QS_CRASH_AT=%s", death->name);
     const char *const words[] = {"audit", "import", peer, "--db", db, NULL};
     const daemon_output_t *out = daemon_run_argv(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, words);
     cr_assert_eq(out->code, 137);
     cr_assert_eq(audit_case_count(db, "SELECT count(*) FROM events"), death->rows);
     out = daemon_run_argv(NULL, words);
     cr_assert_eq(out->code, 0, "%s", out->err);
-    char *expected = mem_printf("%s: %s added, %s known, 0 skipped\n", peer,
-                                death->rows == 0      ? "2,100"
-                                : death->rows == 500  ? "1,600"
-                                : death->rows == 1000 ? "1,100"
-                                                      : "100",
-                                death->rows == 0      ? "0"
-                                : death->rows == 500  ? "500"
-                                : death->rows == 1000 ? "1,000"
-                                                      : "2,000");
+    char *expected = kept_printf("%s: %s added, %s known, 0 skipped\n", peer,
+                                 death->rows == 0      ? "2,100"
+                                 : death->rows == 500  ? "1,600"
+                                 : death->rows == 1000 ? "1,100"
+                                                       : "100",
+                                 death->rows == 0      ? "0"
+                                 : death->rows == 500  ? "500"
+                                 : death->rows == 1000 ? "1,000"
+                                                       : "2,000");
     cr_assert_str_eq(out->out, expected);
     expect_equal(peer, db);
-    free(expected);
-    free(variable);
-    free(db);
-    free(peer);
 }
 
 /* Wherever the file is cut, import adds its whole lines, names the torn line, and reports a cut file. */
@@ -312,9 +285,8 @@ Test(daemon_audit_files, a_truncated_export_imports_its_whole_lines) {
         char *rows = audit_case_sql(copy, ALL);
         for (char *row = strtok(rows, "\n"); row; row = strtok(NULL, "\n")) cr_assert(has(all, row), "cut at %zu: %s", cut, row);
         cr_assert_eq(unlink(copy), 0);
-        free(rows);
     }
-    free(text), free(copy), free(file), free(all), free(db);
+    free(copy), free(file);
 }
 
 /* The file may be several exports joined by `cat`. */
@@ -326,20 +298,20 @@ Test(daemon_audit_files, import_reports_lines_missing_inside_an_export) {
     cr_assert_eq(out->code, 1);
     cr_assert(has(out->err, ": 1 exported events are missing"), "%s", out->err);
     cr_assert(has(out->out, ": 8 added, 0 known, 0 skipped\n"), "%s", out->out);
-    char *both = mem_printf("%s%s", text, text);
+    char *both = kept_printf("%s%s", text, text);
     write_file(file, both, strlen(both));
     out = daemon_run("audit", "import", file, "--db", copy);
     cr_assert_eq(out->code, 0, "%s", out->err);
     cr_assert_str_empty(out->err);
     cr_assert(has(out->out, ": 1 added, 17 known, 0 skipped\n"), "%s", out->out);
-    free(both), free(copy), free(file), free(db);
+    free(copy), free(file);
 }
 
 Test(daemon_audit_files, import_names_bad_lines_and_keeps_good_ones) {
     char *db = hostile_log(), *file = beside(db, "jsonl"), *copy = beside(db, "copy");
     const daemon_output_t *out = daemon_run("audit", "export", "--db", db, "--kind", "failed");
     char *first = strchr(out->out, '\n') + 1,
-         *text = mem_printf("%.*s{\"x\n\xff\xfe\n%s", (int)(first - out->out), out->out, first);
+         *text = kept_printf("%.*s{\"x\n\xff\xfe\n%s", (int)(first - out->out), out->out, first);
     write_file(file, text, strlen(text));
     out = daemon_run("audit", "import", file, "--db", copy);
     cr_assert_eq(out->code, 1);
@@ -347,10 +319,8 @@ Test(daemon_audit_files, import_names_bad_lines_and_keeps_good_ones) {
                   has(out->err, ": line 3: skipped: is not a JSON"),
               "%s", out->err);
     cr_assert(has(out->out, ": 6 added, 0 known, 2 skipped\n"), "%s", out->out);
-    free(text);
     free(copy);
     free(file);
-    free(db);
 }
 
 /* A wrong file has only bad lines, which must not bury the summary. */
@@ -364,13 +334,11 @@ Test(daemon_audit_files, import_names_only_the_first_100_bad_lines) {
         cr_expect_eq(out->code, 1);
         cr_expect(has(out->err, ": line 100: skipped: ") && !has(out->err, ": line 101: skipped: "), "%s", out->err);
         cr_expect_eq(has(out->err, ": these are the first 100 skipped lines; the others are only counted\n"), lines > 100);
-        char *counted = mem_printf(": 0 added, 0 known, %d skipped\n", lines);
+        char *counted = kept_printf(": 0 added, 0 known, %d skipped\n", lines);
         cr_expect(has(out->out, counted), "%s", out->out);
-        free(counted);
         buffer_free(&text);
     }
     free(file);
-    free(db);
 }
 
 Test(daemon_audit_files, import_refuses_other_files_with_a_reason) {
@@ -394,7 +362,6 @@ Test(daemon_audit_files, import_refuses_other_files_with_a_reason) {
     cr_expect_eq(daemon_run("audit", "export", "-o", "table", "--db", db)->code, 2);
     cr_expect_eq(audit_case_count(db, "SELECT count(*) FROM events"), 9);
     free(file);
-    free(db);
 }
 
 /* Like a copy over a network that broke off. */
@@ -408,8 +375,6 @@ Test(daemon_audit_files, a_truncated_log_imports_its_readable_rows) {
     long long rows = audit_case_count(db, "SELECT count(*) FROM events");
     cr_assert(rows > 500 && rows < 4000, "%lld rows: %s", rows, out->err);
     cr_assert_eq(audit_case_count(db, "SELECT count(*) FROM pragma_quick_check WHERE quick_check = 'ok'"), 1);
-    free(db);
-    free(peer);
 }
 
 Test(daemon_audit_files, importing_a_peers_log_fills_a_gap) {
@@ -427,9 +392,6 @@ Test(daemon_audit_files, importing_a_peers_log_fills_a_gap) {
     char *ref = audit_case_sql(db, "SELECT ref FROM events WHERE kind = 'gap'");
     out = daemon_run("audit", "show", ref, "--db", db);
     cr_assert(has(out->out, "state     filled") && has(out->out, "were added from the audit log"), "%s", out->out);
-    free(ref);
-    free(db);
-    free(peer);
 }
 
 /* As docs/audit.md says: nothing is lost, and no gap is reported. */
@@ -438,7 +400,7 @@ Test(daemon_audit_files, a_restored_backup_catches_up_from_the_stream, .timeout 
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
     const char *db = daemon_audit_path(d);
-    char *backup = beside(db, "backup"), *wal = mem_printf("%s-wal", db), *shm = mem_printf("%s-shm", db);
+    char *backup = beside(db, "backup"), *wal = kept_printf("%s-wal", db), *shm = kept_printf("%s-shm", db);
     char *name = mem_str("SELECT value FROM facts WHERE name = 'instance'");
     audit_log_feed(s.r, "q", 0, BEFORE, NULL);
     cr_assert(wait_for(audit_log_rows(db) == BEFORE, 20000));
@@ -458,12 +420,7 @@ Test(daemon_audit_files, a_restored_backup_catches_up_from_the_stream, .timeout 
     cr_assert_eq(daemon_log_count(d, "audit log was lost"), 0);
     char *after = audit_case_sql(db, name);
     cr_assert_str_eq(after, before, "the restored log must keep the instance name of the file at that path");
-    free(after);
-    free(of_backup);
-    free(before);
     free(name);
-    free(shm);
-    free(wal);
     free(backup);
     cluster_end(&s);
 }
@@ -495,6 +452,5 @@ Test(daemon_audit_files, import_export_and_backup_run_beside_a_writing_sidecar, 
     cr_assert_eq(daemon_run("audit", "list", "--db", backup)->code, 0);
     free(export);
     free(backup);
-    free(peer);
     cluster_end(&s);
 }

@@ -8,10 +8,6 @@
 #include "text.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A log with one failure; the caller owns its path. */
 static char *log_of_one(const char *queue, const char *error) {
     char *db = audit_case_path();
@@ -29,8 +25,7 @@ static char *log_of_one(const char *queue, const char *error) {
 
 /* The caller owns the ref. */
 static char *ref_of(const char *db, const char *job) {
-    char *sql = mem_printf("SELECT ref FROM failed_jobs WHERE job_id = '%s'", job), *ref = audit_case_sql(db, sql);
-    free(sql);
+    char *sql = kept_printf("SELECT ref FROM failed_jobs WHERE job_id = '%s'", job), *ref = audit_case_sql(db, sql);
     return ref;
 }
 
@@ -40,7 +35,7 @@ static char *printed_on_terminal(const char *const *argv) {
     child_t *child = child_start(&(child_spec_t){.argv = argv, .out = terminal_path(terminal)});
     cr_assert(wait_for((terminal_raw(terminal), !child_running(child)), 30000));
     cr_assert_eq(child->exit_code, 0);
-    char *raw = mem_printf("%s", terminal_raw(terminal));
+    char *raw = kept_printf("%s", terminal_raw(terminal));
     child_free(child);
     terminal_free(terminal);
     return raw;
@@ -84,7 +79,7 @@ Test(daemon_audit_output, a_terminal_gets_no_control_character_in_any_format) {
     char *csv = temp_read(file);
     cr_expect(has(csv, HOSTILE), "%s", csv);
     cr_expect(has(daemon_run("audit", "list", "--db", db, "-o", "csv")->out, HOSTILE));
-    free(json), free(file), free(csv), free(ref), free(db);
+    free(json);
 }
 
 Test(daemon_audit_output, csv_guards_formulas_unless_raw) {
@@ -99,5 +94,4 @@ Test(daemon_audit_output, csv_guards_formulas_unless_raw) {
         cr_expect(has(raw->out, ",=q,") || has(raw->out, "\r\n=q,"), "%s%s", raw->out, raw->err);
     }
     cr_expect_eq(daemon_run("audit", "list", "--db", db, "-o", "json", "--raw")->code, 2);
-    free(ref), free(db);
 }

@@ -6,13 +6,8 @@
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 typedef struct {
     char *db, *out, *err; /* owned */
@@ -37,7 +32,6 @@ static tail_t start_in(const char *variable, char *db, const char *const *words)
     for (size_t i = 0; words[i]; i++) argv[5 + i] = words[i];
     const char *const env[] = {variable, NULL};
     tail.child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = tail.out, .err = tail.err});
-    free(dir);
     return tail;
 }
 
@@ -56,7 +50,6 @@ static char *jobs(const tail_t *tail) {
     buffer_t got = {0};
     for (const char *at = text; (at = strstr(at, "\"job_id\":\"job-")); at++)
         buffer_printf(&got, "%d ", atoi(at + strlen("\"job_id\":\"job-")));
-    free(text);
     return got.data ? got.data : mem_str("");
 }
 
@@ -70,7 +63,6 @@ static bool shows(const tail_t *tail, const char *expected) {
 static bool mentions(const char *path, const char *part) {
     char *text = temp_read(path);
     bool yes = strstr(text, part) != NULL;
-    free(text);
     return yes;
 }
 
@@ -88,14 +80,12 @@ static long count_sleeps(const tail_t *tail) {
     char *text = temp_read(path), *at = strstr(text, field);
     cr_assert_not_null(at, "%s", text);
     long count = strtol(at + strlen(field), NULL, 10);
-    free(text);
     return count;
 }
 
 static void expect_silence(const tail_t *tail) {
     char *err = temp_read(tail->err);
     cr_expect_str_empty(err);
-    free(err);
 }
 
 Test(daemon_audit_tail, prints_the_last_rows_and_then_new_ones) {
@@ -137,8 +127,6 @@ Test(daemon_audit_tail, filters_and_formats_apply) {
     finish(&none);
     finish(&table);
     free(first);
-    free(text);
-    free(db);
 }
 
 /* Columns that are the same in each row are left out. */
@@ -172,15 +160,13 @@ Test(daemon_audit_tail, a_narrow_terminal_has_room_for_the_error) {
         cr_assert(wait_for(mentions(tail.out, "\n") && mentions(tail.out, "mx1\n"), 10000), "%s", rows[i].width);
         char *text = temp_read(tail.out);
         cr_expect(strstr(text, rows[i].title) && strstr(text, rows[i].row), "%s: %s", rows[i].width, text);
-        free(text);
         finish(&tail);
     }
-    free(db);
 }
 
 /* Like the auditor with a damaged log: sets it aside, creates a new one, fills it from the stream. */
 Test(daemon_audit_tail, follows_a_replaced_file) {
-    char *db = audit_case_path(), *aside = mem_printf("%s.aside", db);
+    char *db = audit_case_path(), *aside = kept_printf("%s.aside", db);
     put(db, "failed", 1, 3);
     tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
     expect(&tail, "2 3 ");
@@ -195,8 +181,6 @@ Test(daemon_audit_tail, follows_a_replaced_file) {
     cr_expect_str_eq(err, "queue-sidecar: the audit log was replaced; following the new file\n");
     child_signal(tail.child, SIGTERM);
     cr_assert(child_wait(tail.child, 5000));
-    free(err);
-    free(aside);
     finish(&tail);
 }
 
@@ -224,7 +208,7 @@ Test(daemon_audit_tail, removing_the_last_row_is_not_a_replaced_file) {
     put(db, "failed", 1, 4);
     tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
     expect(&tail, "3 4 ");
-    free(audit_case_sql(db, "DELETE FROM events WHERE seq = 4"));
+    audit_case_sql(db, "DELETE FROM events WHERE seq = 4");
     long before = count_sleeps(&tail); /* a poll that finds nothing shows only here */
     cr_assert(wait_for(count_sleeps(&tail) >= before + 4, 10000));
     put(db, "failed", 5, 5); /* with the seq of the removed row */
@@ -234,22 +218,18 @@ Test(daemon_audit_tail, removing_the_last_row_is_not_a_replaced_file) {
 }
 
 Test(daemon_audit_tail, ends_when_its_reader_is_gone) {
-    char *db = audit_case_path(), *err = mem_printf("%s.err", db);
+    char *db = audit_case_path(), *err = kept_printf("%s.err", db);
     put(db, "failed", 1, 3);
-    char *line = mem_printf("%s audit tail -o jsonl --db %s | head -n 1 >/dev/null", daemon_program(), db);
+    char *line = kept_printf("%s audit tail -o jsonl --db %s | head -n 1 >/dev/null", daemon_program(), db);
     child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-c", line, NULL}, .err = err});
     cr_assert(child_wait(child, 10000), "it must end although no further row comes");
     char *said = temp_read(err);
     cr_expect_str_empty(said);
     child_free(child);
-    free(said);
-    free(line);
-    free(err);
-    free(db);
 }
 
 Test(daemon_audit_tail, ends_when_the_disk_is_full) {
-    char *db = audit_case_path(), *err = mem_printf("%s.err", db);
+    char *db = audit_case_path(), *err = kept_printf("%s.err", db);
     put(db, "failed", 1, 3);
     const char *const argv[] = {daemon_program(), "audit", "tail", "-o", "jsonl", "--db", db, NULL};
     child_t *child = child_start(&(child_spec_t){.argv = argv, .out = "/dev/full", .err = err});
@@ -258,9 +238,6 @@ Test(daemon_audit_tail, ends_when_the_disk_is_full) {
     cr_expect_eq(child->exit_code, 1);
     cr_expect_not_null(strstr(said, "cannot write to standard output: check that the disk is not full"), "%s", said);
     child_free(child);
-    free(said);
-    free(err);
-    free(db);
 }
 
 Test(daemon_audit_tail, a_missing_log_is_an_error) {
@@ -269,5 +246,4 @@ Test(daemon_audit_tail, a_missing_log_is_an_error) {
     cr_expect_eq(out->code, 1);
     cr_expect_not_null(strstr(out->err, "no such file"));
     cr_expect_eq(daemon_run("audit", "tail", "-o", "json", "--db", db)->code, 2);
-    free(db);
 }

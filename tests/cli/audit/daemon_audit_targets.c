@@ -5,12 +5,7 @@
 #include "tempdir.h"
 #include "text.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* The caller owns the path. */
 static char *log_with_a_row(void) {
@@ -33,7 +28,7 @@ static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 /* Its owner could read the jobs, or change the copy later. */
 Test(daemon_audit_targets, a_part_of_another_user_is_refused) {
     static const char *const commands[] = {"export", "backup"};
-    char *db = log_with_a_row(), *file = mem_printf("%s.x", db), *part = mem_printf("%s.part", file);
+    char *db = log_with_a_row(), *file = kept_printf("%s.x", db), *part = kept_printf("%s.part", file);
     if (geteuid() != 0) cr_skip("only root can give a file away");
     for (size_t i = 0; i < 2; i++) {
         struct stat at;
@@ -46,15 +41,12 @@ Test(daemon_audit_targets, a_part_of_another_user_is_refused) {
         cr_expect_eq(daemon_run("audit", commands[i], file, "--db", db, "--force")->code, 0);
         unlink(file);
     }
-    free(part);
-    free(file);
-    free(db);
 }
 
 Test(daemon_audit_targets, the_config_is_never_replaced) {
     static const char *const commands[] = {"export", "backup"};
-    char *db = log_with_a_row(), *config = mem_printf("%s.cfg", db), *link = mem_printf("%s.link", db);
-    char *text = mem_printf("audit = { path = \"%s\"; }; queues = ( { name = \"email\"; } );", db);
+    char *db = log_with_a_row(), *config = kept_printf("%s.cfg", db), *link = kept_printf("%s.link", db);
+    char *text = kept_printf("audit = { path = \"%s\"; }; queues = ( { name = \"email\"; } );", db);
     write_file(config, text, strlen(text));
     cr_assert_eq(symlink(config, link), 0);
     for (size_t i = 0; i < 4; i++) {
@@ -62,10 +54,5 @@ Test(daemon_audit_targets, the_config_is_never_replaced) {
         cr_expect(out->code == 1 && has(out->err, ": is the config: name another file"), "%s", out->err);
         char *kept = temp_read(config);
         cr_expect_str_eq(kept, text);
-        free(kept);
     }
-    free(text);
-    free(link);
-    free(config);
-    free(db);
 }

@@ -17,10 +17,9 @@ static daemon_t *fail_job(cluster_t *s, const char *group, const char *job) {
 
 /* Lists this log by this config. */
 static const daemon_output_t *list(const char *config, const char *log) {
-    char *variable = mem_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", log);
+    char *variable = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", log);
     const char *const words[] = {"audit", "list", "-c", config, NULL};
     const daemon_output_t *out = daemon_run_argv(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, words);
-    free(variable);
     return out;
 }
 
@@ -65,6 +64,5 @@ Test(daemon_requeue_group, list_show_and_export_name_the_group) {
     cr_expect(has(out->out, "\ngroup     billing\n"), "%s", out->out);
     cr_expect(cluster_says(d, "\"msg\":\"a job has failed for good\"", ref));
     cr_expect(cluster_says(d, "\"msg\":\"a job has failed for good\"", "\"type\":\"invoice\""));
-    free(ref), free(config);
     cluster_end(&s);
 }

@@ -33,7 +33,7 @@ Test(daemon_requeue_trouble, an_interrupted_run_finishes_its_requests_and_can_be
     background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "50/s", "-o", "json");
     await(&s, redis_int(s.r, "LLEN q") >= 5, RUN_MS);
     child_signal(b.child, SIGINT);
-    char *out, *err = strdup(b.err);
+    char *out, *err = kept(strdup(b.err));
     cr_assert_eq(finish(&b, &out), 130);
     cr_assert_eq(number_of(out, "done"), redis_int(s.r, "LLEN q"));
     cr_assert_eq(number_of(out, "done") + number_of(out, "left"), FAILURES);
@@ -41,15 +41,12 @@ Test(daemon_requeue_trouble, an_interrupted_run_finishes_its_requests_and_can_be
     long long before = redis_int(s.r, "LLEN q");
     await(&s, redis_int(s.r, "LLEN q") > before, RUN_MS);
     child_signal(b.child, SIGINT);
-    free(err);
-    err = strdup(b.err);
+    err = kept(strdup(b.err));
     cr_assert_eq(finish(&b, NULL), 130);
     char *said = temp_read(err);
     cr_assert(has(said, "Run the same command again"), "%s", said);
     cr_assert_eq(cli(d, "requeue", "--where", "-q", "q", "--yes")->code, 0);
     cr_assert_eq(distinct(s.r, "q"), FAILURES);
-    free(said);
-    free(err);
     free(out);
     cluster_end(&s);
 }
@@ -219,8 +216,6 @@ static int on_terminal(const daemon_t *d, const char *answer, const char *rate, 
     int code = child->exit_code;
     *said = temp_read(out);
     child_free(child);
-    free(out);
-    free(dir);
     return code;
 }
 
@@ -275,13 +270,11 @@ Test(daemon_requeue_trouble, an_interrupted_again_run_warns_against_a_rerun) {
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
     background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--again", "--rate", "20/s");
     await(&s, redis_int(s.r, "LLEN q") >= 2, RUN_MS);
-    char *err = strdup(b.err);
+    char *err = kept(strdup(b.err));
     child_signal(b.child, SIGINT);
     cr_assert_eq(finish(&b, NULL), 130);
     char *said = temp_read(err);
     cr_assert(has(said, "because of --again") && !has(said, "Run the same command again"), "%s", said);
-    free(said);
-    free(err);
     cluster_end(&s);
 }
 

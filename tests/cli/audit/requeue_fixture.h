@@ -9,13 +9,8 @@
 #include "tempdir.h"
 #include "text.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { COPY_MS = 30000, RUN_MS = 60000 };
 #define QUEUE "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"1h\"; retry_times = 0; }"
@@ -101,7 +96,6 @@ static inline background_t start(const daemon_t *d, const char *const *words) {
     background_t b = {.out = temp_path(dir, "out"), .err = temp_path(dir, "err")};
     memcpy(argv + 1, of.argv, sizeof(of.argv));
     b.child = child_start(&(child_spec_t){.argv = argv, .out = b.out, .err = b.err});
-    free(dir);
     return b;
 }
 #define cli_start(d, ...) start(d, (const char *const[]){__VA_ARGS__, NULL})

@@ -168,7 +168,7 @@ Test(daemon_status, log_and_streams_count_the_same_last_hour) {
     redis_ok(s.r, "LPUSH q:backup stalls poison");
     redis_ok(s.r, "HSET q:errors poison !no");
     cr_assert(wait_for(redis_int(s.r, "XLEN sidecar:q:failures") == 2, 10000));
-    free(cluster_take(s.r, "q", 10000)); /* removes the retried job, so that it does not stall again */
+    cluster_take(s.r, "q", 10000); /* removes the retried job, so that it does not stall again */
     const daemon_output_t *by_log = NULL;
     /* the log has the rows before the auditor acknowledges them */
     cr_assert(wait_for((by_log = cluster_status(d, config),

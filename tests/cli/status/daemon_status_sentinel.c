@@ -2,12 +2,10 @@
 #include "base/buffer.h"
 #include "daemon.h"
 #include "sentinels.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "text.h"
 #include "wait.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
 
 static char *config_of(const sentinels_t *s) {
     char *settings = sentinels_settings(s), *log = temp_path(temp_root(), "audit.db");

@@ -97,7 +97,7 @@ Test(redis_bull_tasks, a_job_past_its_alive_timeout_ends) {
 Test(redis_bull_tasks, remove_on_fail_is_true_or_0) {
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
-    char deep[160], *large = malloc((1 << 20) + 64);
+    char deep[160], *large = kept(malloc((1 << 20) + 64));
     size_t len = (size_t)sprintf(large, "{\"x\":\"");
     memset(large + len, 'x', 1 << 20);
     strcpy(large + len + (1 << 20), "\",\"removeOnFail\":true}");
@@ -135,7 +135,6 @@ Test(redis_bull_tasks, remove_on_fail_is_true_or_0) {
         cr_assert(left == (rows[i].removes ? 0 : 2) && !score == rows[i].removes, "%s", rows[i].opts);
     }
     cr_assert_eq(redis_int(r, "XLEN " STREAM), ROWS);
-    free(large);
 }
 
 Test(redis_bull_tasks, settles_many_jobs_and_large_jobs) {

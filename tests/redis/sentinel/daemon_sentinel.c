@@ -1,16 +1,12 @@
 /* The program behind sentinels, while the primary changes and jobs flow. QS_LONG=1 runs the long form. */
 #include "flow.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "wait.h"
 
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     LONG_KILLS = 8,
@@ -150,7 +146,6 @@ static bool auditors_wait(flow_t *f) {
     char *list = redis_str(f->r, "CLIENT LIST");
     int count = 0;
     for (const char *at = list; (at = strstr(at, " cmd=xread ")) != NULL; at++) count++;
-    free(list);
     return count == FLOW_SIDECARS;
 }
 
@@ -220,7 +215,6 @@ Test(daemon_sentinel, failover_after_a_reload_with_host_names) {
         char *text = temp_read(daemon_config_path(f->sidecars[i]));
         daemon_write_config(f->sidecars[i], "%s\nmonitor = { scan_interval = \"2s\"; };\n", text);
         daemon_signal(f->sidecars[i], SIGHUP);
-        free(text);
     }
     for (int i = 0; i < FLOW_SIDECARS; i++)
         if (!flow_until(f, daemon_log_count(f->sidecars[i], "new configuration in effect") == 1, SOON_MS))

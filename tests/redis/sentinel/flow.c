@@ -1,12 +1,8 @@
 #include "flow.h"
 
 #include "audit_log.h"
+#include "suite.h"
 #include "wait.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     UP_MS = 10000,
@@ -40,7 +36,6 @@ void flow_fail(flow_t *f, const char *why) {
     for (int i = 0; i < FLOW_SIDECARS; i++) {
         char *log = daemon_log(f->sidecars[i]);
         fprintf(stderr, "--- sidecar %d:\n%s", i, log);
-        free(log);
     }
     cr_assert_fail("%s", why);
 }
@@ -248,7 +243,6 @@ static void traps_add(flow_t *f, int server) {
 static bool sentinels_have_demoted(redis_t *r) {
     redisReply *role = redis_do(r, "ROLE");
     bool demoted = role->type == REDIS_REPLY_ARRAY && strcmp(role->element[0]->str, "slave") == 0;
-    freeReplyObject(role);
     return demoted;
 }
 
@@ -259,12 +253,10 @@ static int traps_check(flow_t *f, int server) {
     for (int i = 0; i < TRAPS; i++) {
         char *score = redis_str(r, "ZSCORE q:delayed trap%d", i);
         left += score != NULL;
-        free(score);
     }
     char *clients = redis_str(r, "CLIENT LIST");
     bool connected = strstr(clients, "name=queue-sidecar") != NULL;
     if (connected) fprintf(stderr, "%s", clients);
-    free(clients);
     if (sentinels_have_demoted(r)) left = TRAPS;
     redis_close(r);
     fprintf(stderr, "server %d, no primary any more, has %d of %d jobs of its own\n", server, left, TRAPS);

@@ -7,10 +7,7 @@
 #include "sentinels.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { IDLE_MS = 61000, SOON_MS = 5000 };
 
@@ -70,7 +67,6 @@ static unsigned subscribe(const world_t *w) {
     unsigned got = sentinel_events_follow(events, &sentinel) ? EVENTS : 0;
     char *clients = redis_str(w->sentinel, "CLIENT LIST");
     if (strstr(clients, " name=queue-sidecar-watcher ")) got |= NAME;
-    free(clients);
     if ((got & EVENTS) && may_ping(w, events)) got |= PONG;
     sentinel_events_free(events);
     return got;

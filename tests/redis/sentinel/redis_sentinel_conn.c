@@ -7,11 +7,8 @@
 #include "sentinels.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { SOON_MS = 5000, UNWATCHED_MS = 1001, RATE_MS = 2000, BURST = 16, ASKS_PER_S = 4 };
 
@@ -67,7 +64,6 @@ static bool has_role(client_t *c, int server, const char *role) {
     redis_t *r = redis_open(c->s->servers[server]);
     redisReply *reply = redis_do(r, "ROLE");
     bool has = strcmp(reply->element[0]->str, role) == 0;
-    freeReplyObject(reply);
     redis_close(r);
     return has;
 }

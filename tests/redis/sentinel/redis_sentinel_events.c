@@ -8,10 +8,6 @@
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { SOON_MS = 5000, SWITCH_MS = 20000, PERIOD_MS = 11000, MINUTE_MS = 60000, PONG_MS = 5001, HOUR_MS = 3601 * 1000 };
@@ -33,7 +29,6 @@ typedef struct {
 static void write_password(const world_t *w, const char *password) {
     char *next = temp_file("next", password);
     cr_assert_eq(rename(next, w->password_file), 0);
-    free(next);
 }
 
 static config_t *world_config(world_t *w) {

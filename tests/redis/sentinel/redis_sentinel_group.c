@@ -5,10 +5,6 @@
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { SOON_MS = 3000, LONGEST_ASK_US = 900000 };
 
 static config_t *config_with(const char *settings) {
@@ -219,7 +215,8 @@ Test(redis_sentinel_group, errors_name_the_thing) {
     sentinel_group_free(a.group);
     config_free(a.config);
 
-    char *settings = mem_printf("host = \"127.0.0.1\"; port = %d;", a.s->sentinels[0].port); /* a sentinel in place of a server */
+    char *settings =
+        kept_printf("host = \"127.0.0.1\"; port = %d;", a.s->sentinels[0].port); /* a sentinel in place of a server */
     a.config = config_with(settings);
     a.group = sentinel_group_new(&a.config->redis);
     topology_t *topology = topology_new(&a.config->redis);
@@ -228,7 +225,6 @@ Test(redis_sentinel_group, errors_name_the_thing) {
     cr_assert_not_null(strstr(a.error.text, "this server is a sentinel, not Redis: set redis.sentinels"), "%s", a.error.text);
     conn_free(conn);
     topology_free(topology);
-    free(settings);
     asker_end(&a);
 }
 

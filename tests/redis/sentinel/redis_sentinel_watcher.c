@@ -4,10 +4,6 @@
 #include "role/watcher.h"
 #include "sentinels.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { SOON_MS = 5000, SWITCH_MS = 20000, PERIOD_MS = 11000, DISAGREE_MS = 6000 };
 
 typedef struct {

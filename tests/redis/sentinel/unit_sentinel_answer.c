@@ -1,11 +1,9 @@
 /* The choice of the sentinel to believe. Replies are in the form in which Redis 7 sends them. */
 #include "redis/sentinel/answer.h"
 #include "redis/sentinel/events.h"
+#include "suite.h"
 
-#include <criterion/criterion.h>
 #include <hiredis/hiredis.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ALL = 3 };
 
