@@ -38,11 +38,10 @@ static daemon_t *start(nodes_t *nodes, const char *ttl, int count, const char *m
 }
 
 static void delay(nodes_t *nodes, const char *queue, const char *job, int delay_ms) {
-    redis_t *r = nodes_open(nodes, queue);
+    scoped(redis_drop) redis_t *r = nodes_open(nodes, queue);
     redisReply *now = redis_do(r, "TIME");
     long long due = strtoll(now->element[0]->str, NULL, 10) * 1000 + strtoll(now->element[1]->str, NULL, 10) / 1000 + delay_ms;
     redis_ok(r, "ZADD %s:delayed %lld %s", queue, due, job);
-    redis_close(r);
 }
 
 /* Whether the job is next in the ready list; takes it. */
@@ -80,7 +79,7 @@ SUITE(daemon_cluster, , nodes_free(&nodes));
 
 Test(daemon_cluster, serves_all_shards_through_failovers_and_moves) {
     nodes = nodes_start(3, 1);
-    daemon_t *d = start(&nodes, "600ms", QUEUES, "");
+    scoped(daemon_end) daemon_t *d = start(&nodes, "600ms", QUEUES, "");
     expect_rounds(&nodes, d, "at the start");
     unsigned slot = nodes_slot(&nodes, "{q0}");
     nodes_fail_over(&nodes, slot);
@@ -98,7 +97,6 @@ Test(daemon_cluster, serves_all_shards_through_failovers_and_moves) {
         nodes_move(&nodes, slot, i % 2 ? from : to);
         expect_rounds(&nodes, d, "after a move");
     }
-    daemon_stop(d);
 }
 
 /* The seed is one address that outlives the restart, such as that of a service. */
@@ -138,10 +136,9 @@ static bool says(daemon_t *d, const char *one, const char *two) {
 
 /* Adds a job as a producer does that follows ASK: where the zset is. */
 static void produce_during_move(size_t node, const char *job) {
-    redis_t *r = redis_open(nodes.servers[node]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes.servers[node]);
     redis_ok(r, "ASKING");
     redis_ok(r, "ZADD {q0}:delayed 1 %s", job);
-    redis_close(r);
 }
 
 /* Moves the keys of the slot, or none, waits for 3 s, and ends the move. */
@@ -165,11 +162,10 @@ static void hold_move(daemon_t *d, bool with_keys) {
 
 Test(daemon_cluster, a_move_that_takes_long_holds_its_queue_and_no_other) {
     nodes = nodes_start(3, 0);
-    daemon_t *d = start(&nodes, "1500ms", QUEUES, "");
+    scoped(daemon_end) daemon_t *d = start(&nodes, "1500ms", QUEUES, "");
     expect_rounds(&nodes, d, "at the start");
     hold_move(d, false);
     hold_move(d, true);
-    daemon_stop(d);
 }
 
 /* Nobody holds the lock of the moving slot yet, so each attempt to acquire it is refused. */
@@ -178,14 +174,13 @@ Test(daemon_cluster, an_instance_that_starts_during_a_move_serves_other_queues) 
     unsigned slot = nodes_slot(&nodes, "{q0}");
     size_t to = other_primary(slot);
     nodes_move_begin(&nodes, slot, to);
-    daemon_t *d = start(&nodes, "1500ms", QUEUES, "");
+    scoped(daemon_end) daemon_t *d = start(&nodes, "1500ms", QUEUES, "");
     expect_rounds_from(&nodes, d, 1, ROUND_MS, "at the start");
     int64_t until = wait_now_us() + 3000000;
     while (wait_now_us() < until) expect_rounds_from(&nodes, d, 1, SOON_MS, "during the move");
     cr_assert_not(says(d, "no longer leading", ""), "a term has ended");
     nodes_move_finish(&nodes, slot, to);
     expect_rounds(&nodes, d, "after the move");
-    daemon_stop(d);
 }
 
 /* The keys come from a single Redis. The lock of the group is in another slot, so no script may name it. */
@@ -194,19 +189,17 @@ Test(daemon_cluster, takes_over_a_queue_of_a_group_in_another_slot) {
     redis_t *r = nodes_open(&nodes, "{q0}");
     redis_ok(r, "HSET sidecar:{q0}:meta group mail-app");
     redis_close(r);
-    daemon_t *d = start(&nodes, "600ms", QUEUES, "");
+    scoped(daemon_end) daemon_t *d = start(&nodes, "600ms", QUEUES, "");
     expect_rounds(&nodes, d, "at the start");
     cr_assert(says(d, "took over the queue of a group without a leader", "mail-app"));
-    daemon_stop(d);
 }
 
 static bool is_up(void) {
     bool up = true;
     for (size_t i = 0; i < nodes.count; i++) {
-        redis_t *r = redis_open(nodes.servers[i]);
+        scoped(redis_drop) redis_t *r = redis_open(nodes.servers[i]);
         char *info = redis_str(r, "CLUSTER INFO");
         up = up && strstr(info, "cluster_state:ok");
-        redis_close(r);
     }
     return up;
 }
@@ -240,9 +233,8 @@ Test(daemon_cluster, a_cluster_that_refused_the_password_at_the_start_is_found) 
                                server_port(nodes.servers[0]), queues);
     cr_assert(daemon_wait_log(d, "WRONGPASS", 5000));
     for (size_t i = 0; i < nodes.count; i++) {
-        redis_t *r = redis_open(nodes.servers[i]);
+        scoped(redis_drop) redis_t *r = redis_open(nodes.servers[i]);
         redis_ok(r, "ACL SETUSER sidecar on >late ~* &* +@all");
-        redis_close(r);
     }
     cr_assert(daemon_wait_log(d, "\"changes\":\"redis is a Cluster\"", 10000));
     expect_rounds(&nodes, d, "after the user was made");
@@ -256,9 +248,8 @@ static bool locks_are(int count) {
     for (int i = 0; i < QUEUES; i++) {
         char queue[16];
         snprintf(queue, sizeof(queue), "{q%d}", i);
-        redis_t *r = nodes_open(&nodes, queue);
+        scoped(redis_drop) redis_t *r = nodes_open(&nodes, queue);
         are = are && redis_int(r, "EXISTS sidecar:%s:lock", queue) == (i < count);
-        redis_close(r);
     }
     return are;
 }

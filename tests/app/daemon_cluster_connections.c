@@ -25,12 +25,11 @@ static daemon_t *start(nodes_t *nodes, int ttl_s) {
 static int count_at(const nodes_t *nodes, size_t node, const char *name) {
     int count = 0;
     if (!nodes->servers[node] || nodes->down[node]) return 0;
-    redis_t *r = redis_open(nodes->servers[node]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     char *list = redis_str(r, "CLIENT LIST"), *word = NULL;
     cr_assert(asprintf(&word, " name=queue-sidecar%s", name) > 0);
     for (const char *at = list; (at = strstr(at, word)); at++) count++;
     free(word);
-    redis_close(r);
     return count;
 }
 
@@ -62,17 +61,15 @@ SUITE(daemon_cluster_connections, , nodes_free(&nodes));
 Test(daemon_cluster_connections, are_limited, .timeout = 120) {
     nodes = nodes_start(NODES, 0);
     int before[NODES_MAX] = {0};
-    daemon_t *leader = start(&nodes, TTL_S);
+    scoped(daemon_end) daemon_t *leader = start(&nodes, TTL_S);
     cr_assert(wait_for(daemon_log_count(leader, "\"msg\":\"leading\"") == QUEUES, 20000));
     cr_assert(wait_for(count_all(&nodes, "") >= LEADER * NODES, 10000));
     int led = expect_connections(&nodes, before, LEADER + MORE, LEADER * NODES + MORE);
     for (size_t i = 0; i < nodes.count; i++) before[i] = count_at(&nodes, i, "");
-    daemon_t *standby = start(&nodes, TTL_S);
+    scoped(daemon_end) daemon_t *standby = start(&nodes, TTL_S);
     cr_assert(wait_for(daemon_log_count(standby, "\"msg\":\"standing by\"") == QUEUES, 20000));
     int stood = expect_connections(&nodes, before, STANDBY + MORE, STANDBY * NODES + MORE);
     fprintf(stderr, "%d connections to %d nodes while leading, %d while standing by\n", led, NODES, stood);
-    daemon_stop(standby);
-    daemon_stop(leader);
 }
 
 static void expect_takeover(daemon_t *leader, daemon_t *standby, int locks) {
@@ -93,13 +90,13 @@ static void begin(daemon_t **leader, daemon_t **standby) {
 
 Test(daemon_cluster_connections, standby_hears_of_released_locks_after_a_failover, .timeout = 120) {
     nodes = nodes_start(NODES, 1);
-    daemon_t *leader, *standby;
+    daemon_t *leader;
+    scoped(daemon_end) daemon_t *standby;
     begin(&leader, &standby);
     nodes_kill_primary(&nodes, nodes_slot(&nodes, "{q0}"));
     cr_assert(wait_for(count_all(&nodes, "-leader") == 2 * NODES, 20000));
     cr_assert(wait_for(count_all(&nodes, "-vacant") == NODES, 20000), "the standby does not listen after the failover");
     expect_takeover(leader, standby, QUEUES);
-    daemon_stop(standby);
 }
 
 /* Freezes the node of the first queue; its connections stay open. Returns the number of locks that are at other nodes. */
@@ -119,19 +116,20 @@ static int freeze_node(size_t *node) {
 /* No replica takes over. */
 Test(daemon_cluster_connections, standby_hears_of_released_locks_beside_a_frozen_node, .timeout = 120) {
     nodes = nodes_start(NODES, 0);
-    daemon_t *leader, *standby;
+    daemon_t *leader;
+    scoped(daemon_end) daemon_t *standby;
     size_t node;
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
     begin(&leader, &standby);
     int locks = freeze_node(&node);
     expect_takeover(leader, standby, locks);
     server_thaw(nodes.servers[node]);
-    daemon_stop(standby);
 }
 
 Test(daemon_cluster_connections, a_takeover_after_a_kill_does_not_wait_for_a_frozen_node, .timeout = 120) {
     nodes = nodes_start(NODES, 0);
-    daemon_t *leader, *standby;
+    scoped(daemon_drop) daemon_t *leader;
+    scoped(daemon_end) daemon_t *standby;
     size_t node;
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
     begin(&leader, &standby);
@@ -141,8 +139,6 @@ Test(daemon_cluster_connections, a_takeover_after_a_kill_does_not_wait_for_a_fro
     cr_assert(wait_for(daemon_log_count(standby, "\"msg\":\"leading\"") == locks, 30000));
     cr_assert_leq(wait_now_us() - began, (TTL_S + 1) * INT64_C(1000000));
     server_thaw(nodes.servers[node]);
-    daemon_stop(standby);
-    daemon_free(leader);
 }
 
 /* Calls of scripts in all nodes: nearly all requests of idle instances are. */
@@ -165,17 +161,15 @@ static double scripts_of_lock(void) {
  */
 Test(daemon_cluster_connections, idle_locks_cost_few_requests, .timeout = 120) {
     nodes = nodes_start(NODES, 0);
-    daemon_t *leader = start(&nodes, 1);
+    scoped(daemon_end) daemon_t *leader = start(&nodes, 1);
     cr_assert(wait_for(daemon_log_count(leader, "\"msg\":\"leading\"") == QUEUES, 20000));
     scripts_of_lock(); /* what begins settles */
     double led = scripts_of_lock();
-    daemon_t *standby = start(&nodes, 1);
+    scoped(daemon_end) daemon_t *standby = start(&nodes, 1);
     cr_assert(wait_for(daemon_log_count(standby, "\"msg\":\"standing by\"") == QUEUES, 20000));
     scripts_of_lock();
     double stood = scripts_of_lock() - led;
     fprintf(stderr, "%.2f scripts a lock and TTL by the leader, %.2f by the standby\n", led, stood);
     cr_assert_leq(led, 3.3 + 0.3);
     cr_assert_leq(stood, 1.1 + 0.3);
-    daemon_stop(standby);
-    daemon_stop(leader);
 }

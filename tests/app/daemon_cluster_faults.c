@@ -34,9 +34,8 @@ static bool is_sound(redis_t *r) {
 static bool is_up(const nodes_t *nodes) {
     bool up = true;
     for (size_t i = 0; i < nodes->count; i++) {
-        redis_t *r = redis_open(nodes->servers[i]);
+        scoped(redis_drop) redis_t *r = redis_open(nodes->servers[i]);
         up = up && is_sound(r);
-        redis_close(r);
     }
     return up;
 }
@@ -45,12 +44,11 @@ static bool is_up(const nodes_t *nodes) {
 static bool promotes(const nodes_t *nodes, size_t node, const char *queue, int ms) {
     static int number;
     char job[32];
-    redis_t *r = redis_open(nodes->servers[node]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     snprintf(job, sizeof job, "job-%d", ++number);
     redis_ok(r, "ZADD %s:delayed 1 %s", queue, job);
     bool came = wait_for(redis_int(r, "LLEN %s", queue) > 0, ms);
     if (came) redis_expect(r, job, "RPOP %s", queue);
-    redis_close(r);
     return came;
 }
 
@@ -93,11 +91,10 @@ SUITE(daemon_cluster_faults, , nodes_free(&nodes));
 Test(daemon_cluster_faults, nodes_that_are_away_at_the_start_are_found_soon_after_they_come) {
     nodes = nodes_start(3, 0);
     kill_all(&nodes);
-    daemon_t *d = start(&nodes, QUEUES);
+    scoped(daemon_end) daemon_t *d = start(&nodes, QUEUES);
     cr_assert(daemon_wait_log(d, "cannot learn where the primary is", SOON_MS));
     restart_all(&nodes);
     expect_all(&nodes, SOON_MS);
-    daemon_stop(d);
 }
 
 Test(daemon_cluster_faults, a_slot_that_gets_a_node_is_served_soon) {
@@ -109,13 +106,12 @@ Test(daemon_cluster_faults, a_slot_that_gets_a_node_is_served_soon) {
     snprintf(add, sizeof add, "CLUSTER ADDSLOTS %u", slot);
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
     nodes_do(&nodes, drop);
-    daemon_t *d = start(&nodes, 1);
+    scoped(daemon_end) daemon_t *d = start(&nodes, 1);
     cr_assert(cluster_stays(daemon_log_count(d, "\"leading\"") == 0, 1000));
     redis_t *r = redis_open(nodes.servers[owner]);
     redis_ok(r, add);
     redis_close(r);
     cr_assert(promotes(&nodes, owner, "{q0}", SOON_MS), "the job does not come");
-    daemon_stop(d);
 }
 
 /* The owner alone says that nobody serves the slot. Node 0, which is asked first, names it still. */
@@ -129,9 +125,9 @@ Test(daemon_cluster_faults, a_slot_that_its_node_does_not_serve_delays_no_other_
     cr_assert(*other);
     unsigned slot = nodes_slot(&nodes, cut_off);
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
-    daemon_t *d = start(&nodes, QUEUES);
+    scoped(daemon_end) daemon_t *d = start(&nodes, QUEUES);
     expect_all(&nodes, UP_MS);
-    redis_t *r = redis_open(nodes.servers[1]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes.servers[1]);
     redis_ok(r, "CLUSTER DELSLOTS %u", slot);
     int64_t worst_ms = 0;
     for (int64_t until = wait_now_us() + 4000000; wait_now_us() < until;) {
@@ -144,8 +140,6 @@ Test(daemon_cluster_faults, a_slot_that_its_node_does_not_serve_delays_no_other_
     fprintf(stderr, "worst %lld ms, lost terms %d\n", (long long)worst_ms, daemon_log_count(d, "no longer leading"));
     cr_assert_lt(worst_ms, wait_scaled_ms(500), "a job of another queue comes after %lld ms", (long long)worst_ms);
     cr_assert_leq(daemon_log_count(d, "no longer leading"), 1);
-    redis_close(r);
-    daemon_stop(d);
 }
 
 /* Gives a slot of a dead node to another one, as `redis-cli --cluster fix` does. */
@@ -166,7 +160,7 @@ static void adopt_slot(unsigned slot, size_t to) {
 Test(daemon_cluster_faults, a_dead_node_without_queues_of_ours_is_not_missed) {
     nodes = nodes_start(3, 0);
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
-    daemon_t *d = start(&nodes, QUEUES);
+    scoped(daemon_end) daemon_t *d = start(&nodes, QUEUES);
     expect_all(&nodes, UP_MS);
     cr_assert_eq(metric(d, "redis_up"), 1);
     size_t dead = nodes_owner(&nodes, nodes_slot(&nodes, "{q0}")), heir = dead ? 0 : 1;
@@ -190,14 +184,12 @@ Test(daemon_cluster_faults, a_dead_node_without_queues_of_ours_is_not_missed) {
     }
     bool good = wait_for(metric(d, "redis_up") == 1 && metric(d, "primaries_missing") == 0, SOON_MS);
     cr_assert(good, "redis_up %lld, missing %lld", metric(d, "redis_up"), metric(d, "primaries_missing"));
-    daemon_stop(d);
 }
 
 static long long epoch_of(size_t node) {
-    redis_t *r = redis_open(nodes.servers[node]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes.servers[node]);
     char *info = redis_str(r, "CLUSTER INFO"), *found = strstr(info, "cluster_current_epoch:");
     long long epoch = strtoll(found + strlen("cluster_current_epoch:"), NULL, 10);
-    redis_close(r);
     return epoch;
 }
 
@@ -208,7 +200,7 @@ Test(daemon_cluster_faults, the_old_map_of_a_node_that_is_cut_off_is_not_believe
         nodes_free(&nodes);
         cr_skip_test("CLUSTER FORGET cuts off one node only before Redis 7.2");
     }
-    daemon_t *d = start(&nodes, QUEUES);
+    scoped(daemon_end) daemon_t *d = start(&nodes, QUEUES);
     expect_all(&nodes, UP_MS);
     unsigned slot = 0, any = 0;
     size_t from = 0, to = 0;
@@ -222,7 +214,7 @@ Test(daemon_cluster_faults, the_old_map_of_a_node_that_is_cut_off_is_not_believe
     while (nodes_owner(&nodes, any) != from || any == slot) any += 100;
     nodes_move(&nodes, any, to); /* this gives the target the highest epoch, so the next move raises none */
     cr_assert(wait_for(epoch_of(0) == epoch_of(to), UP_MS));
-    redis_t *target = redis_open(nodes.servers[to]), *r = redis_open(nodes.servers[0]);
+    scoped(redis_drop) redis_t *target = redis_open(nodes.servers[to]), *r = redis_open(nodes.servers[0]);
     char *id = redis_str(target, "CLUSTER MYID");
     redis_ok(r, "CLUSTER FORGET %s", id);
     cr_assert(wait_for(!is_sound(r), UP_MS));
@@ -233,9 +225,6 @@ Test(daemon_cluster_faults, the_old_map_of_a_node_that_is_cut_off_is_not_believe
     (void)cluster_stays(daemon_log_count(d, "still leading") < before + 10, 4000);
     cr_assert_lt(daemon_log_count(d, "still leading"), before + 10, "the roles of the queue are replaced again and again");
     cr_assert(promotes(&nodes, to, queue, SOON_MS), "the job does not come");
-    redis_close(target);
-    redis_close(r);
-    daemon_stop(d);
 }
 
 Test(daemon_cluster_faults, an_instance_that_starts_during_the_move_of_its_only_slot_serves_it_soon_after) {
@@ -243,18 +232,16 @@ Test(daemon_cluster_faults, an_instance_that_starts_during_the_move_of_its_only_
     unsigned slot = nodes_slot(&nodes, "{q0}");
     size_t from = nodes_owner(&nodes, slot);
     nodes_move_begin(&nodes, slot, 1 - from);
-    daemon_t *d = start(&nodes, 1);
+    scoped(daemon_end) daemon_t *d = start(&nodes, 1);
     cr_assert(cluster_stays(daemon_log_count(d, "\"leading\"") == 0, 2000));
     for (size_t i = 0; i < 2; i++) {
-        redis_t *r = redis_open(nodes.servers[i]);
+        scoped(redis_drop) redis_t *r = redis_open(nodes.servers[i]);
         redis_ok(r, "CLUSTER SETSLOT %u STABLE", slot);
-        redis_close(r);
     }
     int64_t began = wait_now_us();
     cr_assert(promotes(&nodes, from, "{q0}", UP_MS));
     int64_t took_ms = (wait_now_us() - began) / 1000;
     cr_assert_lt(took_ms, wait_scaled_ms(2000), "the job comes after %lld ms", (long long)took_ms);
-    daemon_stop(d);
 }
 
 static void delay(redis_t *r, const char *queue, const char *job, int delay_ms) {
@@ -268,23 +255,20 @@ Test(daemon_cluster_faults, a_queue_goes_on_soon_after_the_move_of_its_slot_is_g
     nodes = nodes_start(2, 0);
     unsigned slot = nodes_slot(&nodes, "{q0}");
     size_t from = nodes_owner(&nodes, slot);
-    daemon_t *d = start(&nodes, QUEUES);
+    scoped(daemon_end) daemon_t *d = start(&nodes, QUEUES);
     expect_all(&nodes, UP_MS);
-    redis_t *r = redis_open(nodes.servers[from]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes.servers[from]);
     delay(r, "{q0}", "held", 500);
     nodes_move_begin(&nodes, slot, 1 - from);
     cr_assert(wait_for(cluster_says(d, "redis refuses to promote", "its slot is being moved"), UP_MS));
     for (size_t i = 0; i < 2; i++) {
-        redis_t *node = redis_open(nodes.servers[i]);
+        scoped(redis_drop) redis_t *node = redis_open(nodes.servers[i]);
         redis_ok(node, "CLUSTER SETSLOT %u STABLE", slot);
-        redis_close(node);
     }
     int64_t began = wait_now_us();
     cr_assert(wait_for(redis_int(r, "LLEN {q0}") == 1, UP_MS), "the job does not come");
     int64_t took_ms = (wait_now_us() - began) / 1000;
     cr_assert_lt(took_ms, wait_scaled_ms(1500), "the job comes after %lld ms", (long long)took_ms);
-    redis_close(r);
-    daemon_stop(d);
 }
 
 /* The roles of the frozen node wait for replies when they are stopped. */
@@ -292,14 +276,14 @@ Test(daemon_cluster_faults, a_silent_node_delays_no_release_at_the_end) {
     nodes = nodes_start(3, 0);
     char name[16] = "";
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
-    daemon_t *d = start_with(&nodes, QUEUES, "ttl = \"10s\";");
+    scoped(daemon_drop) daemon_t *d = start_with(&nodes, QUEUES, "ttl = \"10s\";");
     expect_all(&nodes, UP_MS);
     for (int i = 0; i < QUEUES; i++) {
         char queue[16];
         snprintf(queue, sizeof queue, "{q%d}", i);
         if (nodes_owner(&nodes, nodes_slot(&nodes, queue)) == 1) memcpy(name, queue, sizeof name);
     }
-    redis_t *r = redis_open(nodes.servers[1]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes.servers[1]);
     server_freeze(nodes.servers[0]);
     int64_t began = wait_now_us();
     daemon_signal(d, SIGTERM);
@@ -308,6 +292,4 @@ Test(daemon_cluster_faults, a_silent_node_delays_no_release_at_the_end) {
     cr_assert_lt(took_ms, wait_scaled_ms(300), "released after %lld ms", (long long)took_ms);
     cr_assert_eq(daemon_wait_exit(d, UP_MS).code, 0);
     server_thaw(nodes.servers[0]);
-    redis_close(r);
-    daemon_free(d);
 }

@@ -46,7 +46,7 @@ static void work(load_t *load) {
     for (int q = 0; q < QUEUES; q++) {
         char queue[16];
         snprintf(queue, sizeof(queue), "{q%d}", q);
-        redis_t *r = open_now(load, queue);
+        scoped(redis_drop) redis_t *r = open_now(load, queue);
         int first = load->added;
         bool added = true;
         for (int i = 0; i < 5 && load->added < MOST_JOBS; i++) {
@@ -63,7 +63,6 @@ static void work(load_t *load) {
             if (got) load->seen[strtol(reply->str + 4, NULL, 10)]++;
             if (!got) break;
         }
-        redis_close(r);
     }
 }
 
@@ -141,10 +140,9 @@ Test(daemon_cluster_jobs, each_shard_records_its_failures_in_one_log_and_takes_j
     begin(load);
     for (int q = 0; q < QUEUES; q++) {
         snprintf(queue, sizeof(queue), "{q%d}", q);
-        redis_t *r = open_now(load, queue);
+        scoped(redis_drop) redis_t *r = open_now(load, queue);
         redis_ok(r, "LPUSH %s:backup failed-%d", queue, q);
         redis_ok(r, "HSET %s:errors failed-%d !no", queue, q);
-        redis_close(r);
     }
     cr_assert(wait_for(rows(load) == QUEUES, END_MS), "the log has %d rows", rows(load));
     const daemon_output_t *other = daemon_run("audit", "requeue", "-c", daemon_config_path(load->d), "--db",
@@ -158,16 +156,15 @@ Test(daemon_cluster_jobs, each_shard_records_its_failures_in_one_log_and_takes_j
         char job[32];
         snprintf(queue, sizeof(queue), "{q%d}", q);
         snprintf(job, sizeof(job), "failed-%d", q);
-        redis_t *r = open_now(load, queue);
+        scoped(redis_drop) redis_t *r = open_now(load, queue);
         redis_expect(r, job, "RPOP %s", queue);
-        redis_close(r);
     }
     end(load);
 }
 
 /* Jobs of a dead worker come back; bull's delayed job moves to its wait list. */
 Test(daemon_cluster_jobs, other_dialects_are_served_on_the_nodes_of_their_slots) {
-    nodes_t nodes = nodes_start(3, 0);
+    scoped(nodes_free) nodes_t nodes = nodes_start(3, 0);
     char *seeds = nodes_seeds(&nodes);
     daemon_t *d = daemon_start("group = \"g\";\nredis = { nodes = [%s]; };\nlock = { ttl = \"1s\"; };\nhttp = { port = 0; };\n"
                                "log = { format = \"json\"; };\nmonitor = { scan_interval = \"100ms\"; };\n"
@@ -188,5 +185,4 @@ Test(daemon_cluster_jobs, other_dialects_are_served_on_the_nodes_of_their_slots)
     cr_assert_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
     daemon_stop(d);
     free(seeds);
-    nodes_free(&nodes);
 }

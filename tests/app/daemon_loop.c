@@ -327,7 +327,7 @@ static void expect_logs(loop_t *loop, int ended) {
 
 /* G1, G4, G6, and G7 without gaps. */
 Test(daemon_loop, workers_and_sidecars_that_die_lose_no_job_and_end_none_early, .timeout = 700) {
-    loop_t loop = begin();
+    scoped(end) loop_t loop = begin();
     int64_t began_us = wait_now_us();
     bool over = wait_for(step(&loop), loop.total / JOBS_PER_FAULT * 5 * GAP_MS + CALM_MS);
     fprintf(stderr,
@@ -344,5 +344,4 @@ Test(daemon_loop, workers_and_sidecars_that_die_lose_no_job_and_end_none_early, 
     expect_logs(&loop, ended);
     for (int i = 0; i < SIDECARS; i++) /* before it blocks signals, SIGTERM would end a sidecar by the default action */
         cr_assert(wait_for(daemon_log_count(loop.cluster.sidecars[i], "\"msg\":\"connected\"") > loop.connected[i], UP_MS));
-    end(&loop);
 }

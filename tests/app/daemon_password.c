@@ -24,6 +24,9 @@ static int connections(redis_t *r, const char *part, long long *id) {
 
 static const char AUDITOR[] = " name=queue-sidecar-auditor ";
 
+static cluster_t s;
+SUITE(daemon_password, s = cluster_begin(NULL), cluster_end(&s));
+
 /* 20 new passwords; each old one is revoked once the new one is in use. Each subscriber is replaced once a password, and of the
  * other connections only the auditor's, while it waits for records. */
 Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
@@ -31,7 +34,6 @@ Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
     enum { REQUESTERS = sizeof requesters / sizeof *requesters };
     long long ids[REQUESTERS], id = 0;
     char *path = temp_file("password", "p0\n"), *settings = NULL;
-    cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER sidecar on ~* &* +@all >p0");
     cr_assert_gt(asprintf(&settings, "username = \"sidecar\"; password_file = \"%s\";", path), 0);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.redis = settings, .ttl = "3s"});
@@ -57,14 +59,12 @@ Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
     cr_assert_eq(server_commandstat(s.server, "subscribe") - subscribed, SWAPS);
     for (size_t i = 0; i < REQUESTERS; i++)
         cr_assert(connections(s.r, requesters[i], &id) == 1 && id == ids[i], "%s was replaced", requesters[i]);
-    cluster_end(&s);
     free(settings);
 }
 
 /* Nothing else makes the sidecar send a request: the change of the file wakes its idle connections. */
 Test(daemon_password, idle_connections_notice_a_new_password) {
     char *path = temp_file("password", "p0\n"), *settings = NULL;
-    cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER sidecar on ~* &* +@all >p0");
     cr_assert_gt(asprintf(&settings, "username = \"sidecar\"; password_file = \"%s\";", path), 0);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.redis = settings, .ttl = "1m"});
@@ -82,6 +82,5 @@ Test(daemon_password, idle_connections_notice_a_new_password) {
     /* This one waits for records of failures for up to a minute, and cannot send AUTH meanwhile. */
     cr_assert(wait_for(connections(s.r, AUDITOR, &id) == 1 && id > auditor, 15000), "the auditor keeps the old password");
     cr_assert_eq(daemon_log_count(d, "cannot authenticate"), 1, "%s", daemon_log(d));
-    cluster_end(&s);
     free(settings);
 }

@@ -36,7 +36,7 @@ static size_t sample(redis_t *r, int64_t *late, size_t room) {
 static int64_t small_ones_late_us(void) {
     static const char fill[] = "for i = ARGV[1], ARGV[1] + ARGV[3] - 1 do redis.call('ZADD', KEYS[1], ARGV[2], i) end";
     static int64_t late[MAX_SAMPLES];
-    cluster_t s = cluster_begin(NULL);
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     char *queues = cluster_queues("{ name = \"big\"; }", "small", SMALL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .queues = queues});
     int64_t due = 0;
@@ -57,9 +57,11 @@ static int64_t small_ones_late_us(void) {
     fprintf(stderr, "of %zu small jobs 95%% were less than %lld us late, the median %lld us\n", count, (long long)most,
             (long long)late[count / 2]);
     cr_assert_eq(redis_int(s.r, "LLEN big"), BIG);
-    cluster_end(&s);
     return most;
 }
+
+static cluster_t s;
+SUITE(daemon_queues, s = cluster_begin(NULL), cluster_end(&s));
 
 Test(daemon_queues, large_queue_does_not_delay_small_queues, .timeout = 120) {
     cr_assert(wait_for(small_ones_late_us() <= wait_scaled_ms(50) * 1000, 30000));
@@ -67,7 +69,6 @@ Test(daemon_queues, large_queue_does_not_delay_small_queues, .timeout = 120) {
 
 Test(daemon_queues, one_leader_serves_a_hundred_queues) {
     enum { QUEUES = 100 };
-    cluster_t s = cluster_begin(NULL);
     char *queues = cluster_queues("", "q", QUEUES), name[16];
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "5s", .queues = queues});
     for (int i = 0; i < QUEUES; i++) {
@@ -83,7 +84,6 @@ Test(daemon_queues, one_leader_serves_a_hundred_queues) {
     cr_assert(
         cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 5, 1000)); /* renewals and at most one safety poll */
     cr_assert_leq(daemon_cpu_us(d) - cpu_us, wait_scaled_ms(50) * 1000);
-    cluster_end(&s);
 }
 
 static bool is_calm(proxy_t *proxy) {
@@ -160,7 +160,6 @@ Test(daemon_queues, key_without_rights_stops_only_its_queue) {
 
 /* The fault is found only when a job falls due. The job stays in delayed. */
 Test(daemon_queues, ready_key_of_wrong_type_keeps_jobs_delayed) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"bad\"; }, { name = \"good\"; }"});
     redis_ok(s.r, "SET bad string");
     for (int i = 0; i < 3; i++) redis_ok(s.r, "ZADD bad:delayed %d job%d", i, i);
@@ -172,12 +171,10 @@ Test(daemon_queues, ready_key_of_wrong_type_keeps_jobs_delayed) {
     expect_job(&s, "bad", "job1");
     expect_job(&s, "bad", "job2");
     cluster_works(&s, "bad");
-    cluster_end(&s);
 }
 
 /* Redis does not roll back a script that is refused half-way: each job must still be in delayed or in ready. */
 Test(daemon_queues, rights_withdrawn_while_running_lose_no_job) {
-    cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER limited on >pw ~* &* +@all");
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .redis = "username = \"limited\"; password = \"pw\";"});
     cluster_works(&s, "q");
@@ -189,12 +186,10 @@ Test(daemon_queues, rights_withdrawn_while_running_lose_no_job) {
     expect_job(&s, "q", "a");
     expect_job(&s, "q", "b");
     cluster_works(&s, "q");
-    cluster_end(&s);
 }
 
 Test(daemon_queues, ready_list_stays_within_ready_limit) {
     enum { LIMIT = 5, JOBS = 60 };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; ready_limit = 5; }"});
     cluster_works(&s, "q");
     for (int i = 0; i < JOBS; i++) redis_ok(s.r, "ZADD q:delayed %d job%02d", i, i);
@@ -218,11 +213,9 @@ Test(daemon_queues, ready_list_stays_within_ready_limit) {
                   (long long)waited[waits / 2]);
     cr_assert_leq(daemon_log_count(d, "ready is at ready_limit"), 2);
     cluster_works(&s, "q");
-    cluster_end(&s);
 }
 
 Test(daemon_queues, scores_in_seconds_are_promoted_on_time) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; score_unit = \"s\"; }"});
     for (int i = 0; i < 5; i++) {
         int64_t due_us = cluster_us(s.r) + 90000 * i;
@@ -235,11 +228,9 @@ Test(daemon_queues, scores_in_seconds_are_promoted_on_time) {
     cluster_delay(s.r, "q", "in ms by mistake", 0);
     cr_assert(daemon_wait_log(d, "looks like milliseconds", 5000));
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
-    cluster_end(&s);
 }
 
 Test(daemon_queues, oversized_entries_stay_and_are_logged) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; max_payload = \"1KiB\"; }"});
     char large[2049];
     memset(large, 'L', sizeof(large) - 1);
@@ -258,5 +249,4 @@ Test(daemon_queues, oversized_entries_stay_and_are_logged) {
                             800)); /* the dispatcher does not retry the entry all the time */
     redis_ok(s.r, "ZREM q:delayed %s", large);
     cluster_works(&s, "q");
-    cluster_end(&s);
 }

@@ -43,8 +43,8 @@ static void end(shard_roles_t *roles) {
 
 /* In a Cluster a slot may move on before the roles of its new node have acquired the lock. */
 Test(redis_shard_roles, roles_that_are_replaced_before_their_first_term_pass_the_lock_on) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
-    metrics_t *metrics = metrics_new(1);
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     shard_roles_t *first = roles_of(&f, metrics), *second = roles_of(&f, metrics), *third = roles_of(&f, metrics);
     cr_assert(shard_roles_start(first));
     char *token = NULL;
@@ -62,6 +62,4 @@ Test(redis_shard_roles, roles_that_are_replaced_before_their_first_term_pass_the
     shard_roles_free(second);
     end(third);
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:lock"), 0);
-    fixture_stop(&f);
-    metrics_free(metrics);
 }

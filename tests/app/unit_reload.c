@@ -61,18 +61,17 @@ static void expect_comparison(poll_t *p) {
 }
 
 Test(unit_reload, unchanged_files_are_compared_and_not_parsed) {
-    poll_t p;
+    scoped(end) poll_t p;
     begin(&p);
     expect_comparison(&p);
     memset(p.padding, 'y', PADDING);
     write_included(&p, "group = \"one\";\n");
     cr_assert_gt(poll_in_vain(&p), 2 * PADDING, "a changed comment is not read");
     expect_comparison(&p);
-    end(&p);
 }
 
 Test(unit_reload, changed_included_file_is_noticed) {
-    poll_t p;
+    scoped(end) poll_t p;
     begin(&p);
     write_included(&p, "log = { level = \"warn\"; };\n");
     config_t *fresh = read_again(&p);
@@ -83,11 +82,10 @@ Test(unit_reload, changed_included_file_is_noticed) {
     config_free(p.config);
     p.config = fresh;
     expect_comparison(&p);
-    end(&p);
 }
 
 Test(unit_reload, removed_included_file_is_noticed) {
-    poll_t p;
+    scoped(end) poll_t p;
     begin(&p);
     cr_assert_eq(unlink(p.included), 0);
     cr_assert(!read_again(&p) && p.reload.refused.holds);
@@ -95,12 +93,11 @@ Test(unit_reload, removed_included_file_is_noticed) {
     write_included(&p, "group = \"one\";\n");
     cr_assert(!read_again(&p) && !p.reload.refused.holds);
     expect_comparison(&p);
-    end(&p);
 }
 
 /* Only libconfig finds the file: its name is written with an escape. */
 Test(unit_reload, an_unseen_included_file_is_read_at_each_poll) {
-    poll_t p;
+    scoped(end) poll_t p;
     begin(&p);
     snprintf(p.included, sizeof p.included, "%s/a\"b.cfg", config_case_dir);
     write_included(&p, "group = \"one\";\n");
@@ -110,18 +107,14 @@ Test(unit_reload, an_unseen_included_file_is_read_at_each_poll) {
     p.reload = (reload_t){0};
     reload_begin(&p.reload, p.config);
     write_included(&p, "group = \"one\"; log = { level = \"warn\"; };\n");
-    config_t *fresh = read_again(&p);
+    scoped(config_drop) config_t *fresh = read_again(&p);
     cr_assert(fresh && fresh->log.level == LOG_WARN);
-    config_free(fresh);
-    end(&p);
 }
 
 Test(unit_reload, a_found_cluster_is_a_change) {
-    poll_t p;
+    scoped(end) poll_t p;
     begin(&p);
     p.reload.mode = REDIS_MODE_CLUSTER;
-    config_t *fresh = read_again(&p);
+    scoped(config_drop) config_t *fresh = read_again(&p);
     cr_assert(fresh && fresh->redis.found == REDIS_MODE_CLUSTER);
-    config_free(fresh);
-    end(&p);
 }

@@ -23,6 +23,7 @@ __attribute__((unused)) static void start(setup_t *d) {
 
 __attribute__((unused)) static void stop(setup_t *d) {
     auditor_free(d->auditor);
+    d->auditor = NULL;
     instance_stop(&d->instance);
 }
 
@@ -30,9 +31,9 @@ __attribute__((unused)) static void stop(setup_t *d) {
 __attribute__((unused)) static void open_auditor(setup_t *d, fixture_options_t options, const char *below, const char *settings,
                                                  const char *queues) {
     d->dir = temp_dir("log");
-    d->path = mem_printf("%s/%saudit.db", d->dir, below);
-    d->config = mem_printf("group = \"app\"; audit = { path = \"%s\"; retain = \"3650d\"; %s }; %s queues = ( %s );", d->path,
-                           d->audit ? d->audit : "", settings, queues ? queues : "{ name = \"email\"; }");
+    d->path = kept_printf("%s/%saudit.db", d->dir, below);
+    d->config = kept_printf("group = \"app\"; audit = { path = \"%s\"; retain = \"3650d\"; %s }; %s queues = ( %s );", d->path,
+                            d->audit ? d->audit : "", settings, queues ? queues : "{ name = \"email\"; }");
     options.config = d->config;
     options.closed = true;
     d->f = fixture_start(&options);
@@ -42,9 +43,6 @@ __attribute__((unused)) static void open_auditor(setup_t *d, fixture_options_t o
 __attribute__((unused)) static void close_auditor(setup_t *d) {
     stop(d);
     fixture_stop(&d->f);
-    free(d->config);
-    free(d->path);
-    free(d->dir);
 }
 
 __attribute__((unused)) static void restart(setup_t *d) {

@@ -19,8 +19,10 @@ static bool copied(daemon_t *d, int rows) {
     return yes;
 }
 
+static cluster_t s;
+SUITE(daemon_auditor, s = cluster_begin(NULL), cluster_end(&s));
+
 Test(daemon_auditor, every_instance_holds_the_same_log, .timeout = 120) {
-    cluster_t s = cluster_begin(NULL);
     sidecar_t spec = {.queues = "{ name = \"q\"; }, { name = \"r\"; }"};
     audit_log_feed(s.r, "q", 0, 3000, NULL);
     daemon_t *one = cluster_sidecar_up(&s, spec), *two = cluster_sidecar_up(&s, spec);
@@ -31,11 +33,9 @@ Test(daemon_auditor, every_instance_holds_the_same_log, .timeout = 120) {
     cr_assert_str_eq(first, second);
     cr_assert_eq(cluster_connections(s.r, "-auditor"), 2);
     cr_assert(wait_for(redis_int(s.r, "HLEN sidecar:r:auditors") == 2, 5000));
-    cluster_end(&s);
 }
 
 Test(daemon_auditor, kill_9_loses_and_duplicates_no_row, .timeout = 180) {
-    cluster_t s = cluster_begin(NULL);
     uint64_t random = cluster_seed("kills");
     int kills = 0, connected[2] = {0}; /* log lines before the start */
     for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"r\"; }"});
@@ -62,7 +62,6 @@ Test(daemon_auditor, kill_9_loses_and_duplicates_no_row, .timeout = 180) {
     }
     for (size_t i = 0; i < 2; i++) /* a signal may still kill a sidecar that has just started */
         cr_assert(wait_for(daemon_log_count(s.sidecars[i], CONNECTED) > connected[i], 10000));
-    cluster_end(&s);
 }
 
 static struct point {
@@ -84,7 +83,6 @@ static bool acknowledged_up_to_last(redis_t *r, const char *path) {
 
 /* After a kill at each failpoint, rows on disk stay, other rows are copied again, and only rows on disk were acknowledged. */
 ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
-    cluster_t s = cluster_begin(NULL);
     char *crash_env = NULL;
     cr_assert(asprintf(&crash_env, "QS_CRASH_AT=%s", point->name) > 0);
     audit_log_feed(s.r, "q", 0, 10, NULL);
@@ -105,7 +103,6 @@ ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
     audit_log_expect(path, "q", 0, 15);
     daemon_stop(d);
     free(crash_env), free(path_env);
-    cluster_end(&s);
 }
 
 static struct point lost[] = {{"audit_set_aside_before", 0}, {"audit_set_aside_database", 0}, {"audit_set_aside_moved", 0},
@@ -121,7 +118,6 @@ ParameterizedTestParameters(daemon_auditor, killed_while_a_damaged_log_is_replac
  * counts as a copy. */
 ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_log_is_replaced, .timeout = 60) {
     enum { ROWS = 400 };
-    cluster_t s = cluster_begin(NULL);
     char *crash_env = NULL, *config = cluster_config(&s, (sidecar_t){0}), *path_env = NULL,
          *path = temp_path(temp_root(), "damaged.db");
     cr_assert(asprintf(&path_env, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
@@ -151,7 +147,6 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_lo
     cr_assert_eq(redis_int(s.r, "HEXISTS sidecar:q:auditors %s", instance), 1);
     daemon_stop(d);
     free(crash_env), free(path_env);
-    cluster_end(&s);
 }
 
 enum { OLD = 2500, POKES = 20 };
@@ -180,7 +175,6 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
     static const char counted[] =
         "local bytes = 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
         "for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end end return bytes - redis.call('HGET', KEYS[2], 'bytes')";
-    cluster_t s = cluster_begin(NULL);
     char *keeps = cluster_config(&s, (sidecar_t){0}), *path_env = NULL, *crash_env = NULL,
          *trims_all = cluster_config(&s, (sidecar_t){.redis = "slice = \"100ms\";", /* so each trim takes the most */
                                                      .more = "stream = { retain = \"1m\"; min_records = 0; };"}),
@@ -212,5 +206,4 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
     cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
     daemon_stop(d);
     free(crash_env), free(path_env);
-    cluster_end(&s);
 }

@@ -15,39 +15,39 @@ static void feed_large(redis_t *r, const char *queue, int first, int count) {
     redis_ok(r, "EVAL %s 1 sidecar:%s:failures %d %d %d", script, queue, first, first + count - 1, LARGE);
 }
 
-static void expect(cluster_t *s, daemon_t *d, int rows, const char *when) {
-    if (!wait_for(audit_log_rows(daemon_audit_path(d)) == rows, COPY_MS)) cluster_fail(s, when);
+static cluster_t s;
+
+static void expect(daemon_t *d, int rows, const char *when) {
+    if (!wait_for(audit_log_rows(daemon_audit_path(d)) == rows, COPY_MS)) cluster_fail(&s, when);
     if (daemon_is_sanitized(d)) return;
     cr_assert_leq(daemon_peak_kib(d), MAX_KIB, "%s: %ld KiB", when, daemon_peak_kib(d));
 }
 
-Test(daemon_auditor, memory_is_bounded_for_any_record_size, .timeout = 180) {
+SUITE(daemon_auditor_memory, s = cluster_begin(NULL), cluster_end(&s));
+
+Test(daemon_auditor_memory, memory_is_bounded_for_any_record_size, .timeout = 180) {
     sidecar_t spec = {.queues = "{ name = \"q\"; }, { name = \"r\"; }, { name = \"s\"; }, { name = \"t\"; }, { name = \"u\"; }"};
-    cluster_t s = cluster_begin(NULL);
     int rows = 0;
     for (const char *queue = "qrstu"; *queue; queue++, rows += 2) feed_large(s.r, (char[]){*queue, '\0'}, 0, 2);
     daemon_t *d = cluster_sidecar_up(&s, spec);
-    expect(&s, d, rows, "large records wait in several queues at the start");
+    expect(d, rows, "large records wait in several queues at the start");
     for (const char *queue = "qrstu"; *queue; queue++, rows += 2) feed_large(s.r, (char[]){*queue, '\0'}, 2, 2);
-    expect(&s, d, rows, "large records arrive while the auditor waits");
+    expect(d, rows, "large records arrive while the auditor waits");
     audit_log_feed(s.r, "q", 1000, 3000, NULL);
     feed_large(s.r, "q", 4, 12);
-    expect(&s, d, rows += 3012, "large records follow many small ones");
-    cluster_end(&s);
+    expect(d, rows += 3012, "large records follow many small ones");
 }
 
 /* SQLite keeps the pages that it has written, up to 8 MiB, and malloc the memory of the replies. */
-Test(daemon_auditor, memory_is_released_after_a_storm, .timeout = 120) {
+Test(daemon_auditor_memory, memory_is_released_after_a_storm, .timeout = 120) {
     enum { RECORDS = 40000, MORE_KIB = 3 * 1024 };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
     audit_log_feed(s.r, "q", 0, 100, NULL);
-    expect(&s, d, 100, "a few records");
+    expect(d, 100, "a few records");
     long before = daemon_rss_kib(d);
     audit_log_feed(s.r, "q", 100, RECORDS, NULL);
-    expect(&s, d, 100 + RECORDS, "a storm");
+    expect(d, 100 + RECORDS, "a storm");
     if (!daemon_is_sanitized(d))
         cr_assert(wait_for(daemon_rss_kib(d) < before + MORE_KIB, COPY_MS), "%ld KiB before, %ld after", before,
                   daemon_rss_kib(d));
-    cluster_end(&s);
 }

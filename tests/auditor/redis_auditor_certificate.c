@@ -25,7 +25,7 @@ static void renew(const tls_fixture_t *tls, int64_t until_s) {
 }
 
 Test(redis_auditor_certificate, a_renewed_certificate_is_seen_within_an_hour) {
-    tls_fixture_t tls = tls_start(NULL);
+    scoped(tls_stop) tls_fixture_t tls = tls_start(NULL);
     setup_t d = {.dir = temp_dir("log")};
     d.f.config = fixture_config("redis = { host = \"127.0.0.1\"; port = %d; tls = true; tls_ca_file = \"%s/ca.crt\"; };\n"
                                 "group = \"app\"; audit = { path = \"%s/audit.db\"; }; queues = ( { name = \"email\"; } );",
@@ -50,5 +50,4 @@ Test(redis_auditor_certificate, a_renewed_certificate_is_seen_within_an_hour) {
     keyspace_free(d.f.keys);
     config_free(d.f.config);
     free(d.dir);
-    tls_stop(&tls);
 }

@@ -6,9 +6,10 @@
 #define HEX64_TAIL "123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define OWN        "event 1" HEX64_TAIL " kind failed queue email job j"
 
+static setup_t d;
+SUITE(redis_auditor_check, open_auditor(&d, (fixture_options_t){0}, "", "", NULL), close_auditor(&d));
+
 Test(redis_auditor_check, malformed_entries_are_skipped) {
-    setup_t d = {0};
-    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-0 hello world");
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 event short kind failed");
     audit_log_feed(d.f.r, "email", 2, 2, "1");
@@ -16,7 +17,6 @@ Test(redis_auditor_check, malformed_entries_are_skipped) {
     expect_rows(&d, 2);
     expect_acknowledged(&d, "email", "1-4 ");
     cr_assert_eq(metric_get(&metrics_of(&d)->audit_faults), 3);
-    close_auditor(&d);
 }
 
 /* Each record has one fault. The last record but one is an answer to a failure of another job. */
@@ -41,8 +41,6 @@ Test(redis_auditor_check, records_that_fail_the_check_are_skipped_with_a_reason)
         {"event " HEX64 " kind discarded queue other job j at 1763690400000 answers 2" HEX64_TAIL, EVENT_ANSWERS_OTHER},
     };
     enum { ROWS = sizeof rows / sizeof *rows };
-    setup_t d = {0};
-    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     redis_ok(d.f.r, "XADD sidecar:email:failures * event 2" HEX64_TAIL " kind failed queue email job j at 1763690400000");
     for (int i = 0; i < ROWS; i++) {
         char *command = kept_printf("XADD sidecar:email:failures * %s", rows[i].fields);
@@ -55,15 +53,12 @@ Test(redis_auditor_check, records_that_fail_the_check_are_skipped_with_a_reason)
     cr_expect_eq(audit_log_int(d.path, "SELECT count(*) FROM events"), 2);
     cr_expect_eq(metric_get(&metrics_of(&d)->audit_faults), ROWS);
     for (int i = 0; i < ROWS; i++) cr_expect_geq(fixture_log_count(rows[i].reason), 1, "%s", rows[i].fields);
-    close_auditor(&d);
 }
 
 /* Dates and counts that a job claims for itself do not prevent its record. */
 Test(redis_auditor_check, impossible_claims_of_a_job_are_unknown_in_its_record) {
-    setup_t d = {0};
     char worker[5001] = "";
     memset(worker, 'w', sizeof worker - 1);
-    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     redis_ok(d.f.r,
              "XADD sidecar:email:failures * event " HEX64 " kind failed job j at 1763690400000 created -9223372036854775808 "
              "started 9223372036854775807 attempts 2147483648 worker %s",
@@ -72,23 +67,17 @@ Test(redis_auditor_check, impossible_claims_of_a_job_are_unknown_in_its_record) 
     cr_expect_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE created = 0 AND started = 0 AND attempts = 0 AND "
                                        "length(worker) = 4096 AND at = 1763690400000"),
                  1);
-    close_auditor(&d);
 }
 
 /* A clock that was ahead by three years gave these times to honest records. */
 Test(redis_auditor_check, records_of_a_clock_far_ahead_are_kept) {
-    setup_t d = {0};
-    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     long long ahead = (redis_int(d.f.r, "EVAL %s 0", "return redis.call('TIME')[1] * 1000") / 1000 + 3 * 366 * 24 * 3600) * 1000;
     redis_ok(d.f.r, "XADD sidecar:email:failures %lld-1 event " HEX64 " kind failed job j at %lld", ahead, ahead);
     expect_rows(&d, 1);
-    close_auditor(&d);
 }
 
 /* 0.1.0 wrote such a row. Its age must not overflow, and retention removes the row. */
 Test(redis_auditor_check, a_row_before_1970_expires) {
-    setup_t d = {0};
-    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 2, NULL);
     expect_rows(&d, 2);
     cr_assert_eq(audit_log_int(d.path, "UPDATE events SET at = -9223372036854775807 - 1 WHERE job = '1' RETURNING 1"), 1);
@@ -96,5 +85,4 @@ Test(redis_auditor_check, a_row_before_1970_expires) {
     expect_rows(&d, 1);
     cr_expect_eq(fixture_log_count("oldest rows of the audit log reach audit.retain"), 1);
     cr_expect(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_oldest_ms) == 1700000002000, 10000));
-    close_auditor(&d);
 }

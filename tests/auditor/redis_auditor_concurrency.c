@@ -276,16 +276,14 @@ Test(redis_auditor_concurrency, the_open_log_is_truncated) {
 
 /* Expects that /readyz gives this reason for the audit log; NULL: that it is ready. */
 static void expect_reason(const setup_t *d, const char *reason) {
-    buffer_t json = {0};
-    health_t *health = health_new(d->instance.metrics, "app");
+    scoped(buffer_free) buffer_t json = {0};
+    scoped(health_drop) health_t *health = health_new(d->instance.metrics, "app");
     health_ready(health, &json);
     static const char CHECK[] = "\"check\": \"audit\", \"ok\": ";
     const char *at = strstr(buffer_text(&json), CHECK);
     cr_assert_not_null(at);
     bool well = strncmp(at + strlen(CHECK), "true", 4) == 0;
     cr_assert(reason ? !well && strstr(at, reason) : well, "%s", at);
-    buffer_free(&json);
-    health_free(health);
 }
 
 /* The auditor does not change a database of another program. Failures wait in their streams until somebody removes the file.

@@ -29,12 +29,11 @@ static void end(setup_t *d, server_t *replica) {
 
 /* A record of its own with the given id. */
 static void feed_other(server_t *server, const char *id, int job) {
-    redis_t *r = redis_open(server);
+    scoped(redis_drop) redis_t *r = redis_open(server);
     redis_ok(r, "EVAL %s 1 sidecar:email:failures %s %d",
              "return redis.call('XADD', KEYS[1], ARGV[1], 'event', redis.sha1hex(ARGV[2]) .. string.rep('f', 24), 'kind', "
              "'failed', 'dialect', 'list', 'queue', 'email', 'job', ARGV[2], 'at', '1700000003000')",
              id, job);
-    redis_close(r);
 }
 
 static void expect_other_jobs(setup_t *d, long long jobs) {

@@ -15,20 +15,22 @@
 
 static long long number(setup_t *d, const char *sql) { return audit_log_int(d->path, sql); }
 
+static setup_t d;
+
 /* Removes <path><suffix>. */
-static void remove_file(setup_t *d, const char *suffix) {
-    char *path = kept_printf("%s%s", d->path, suffix);
+static void remove_file(const char *suffix) {
+    char *path = kept_printf("%s%s", d.path, suffix);
     unlink(path);
 }
 
-static void remove_log(setup_t *d) {
-    remove_file(d, "");
-    remove_file(d, "-wal");
-    remove_file(d, "-shm");
+static void remove_log(void) {
+    remove_file("");
+    remove_file("-wal");
+    remove_file("-shm");
 }
 
-static int count_set_aside(setup_t *d) {
-    char *pattern = kept_printf("%s.corrupt-*Z", d->path);
+static int count_set_aside(void) {
+    char *pattern = kept_printf("%s.corrupt-*Z", d.path);
     glob_t found = {0};
     int count = glob(pattern, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
     globfree(&found);
@@ -36,15 +38,15 @@ static int count_set_aside(setup_t *d) {
 }
 
 /* Expects the whole stream in the log, one gap row of this reason, and one auditor that has acknowledged the whole stream. */
-static void expect_rebuilt(setup_t *d, int rows, const char *reason, const char *position) {
+static void expect_rebuilt(int rows, const char *reason, const char *position) {
     char *sql = kept_printf("SELECT count(*) FROM events WHERE kind = 'gap' AND reason = '%s' AND queue = 'email'", reason);
-    expect_rows(d, rows);
-    expect_acknowledged(d, "email", position);
-    cr_assert_eq(number(d, sql), 1, "%lld gap rows of reason %s", number(d, sql), reason);
-    cr_assert_eq(redis_int(d->f.r, "HLEN sidecar:email:auditors"), 1, "the lost log still counts as a copy");
-    audit_log_expect(d->path, "email", 0, rows);
+    expect_rows(&d, rows);
+    expect_acknowledged(&d, "email", position);
+    cr_assert_eq(number(&d, sql), 1, "%lld gap rows of reason %s", number(&d, sql), reason);
+    cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1, "the lost log still counts as a copy");
+    audit_log_expect(d.path, "email", 0, rows);
     cr_assert_eq(fixture_log_count("audit log was lost; filling a new one"), 1);
-    cr_assert_eq(metric_get(&metrics_of(d)->audit_lost), 1);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_lost), 1);
 }
 
 static void damage(const char *path, int64_t from_page) {
@@ -57,27 +59,26 @@ static void damage(const char *path, int64_t from_page) {
     close(fd);
 }
 
+SUITE(redis_auditor_writer, , close_auditor(&d));
+
 Test(redis_auditor_writer, a_damaged_log_is_set_aside_and_refilled) {
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 500, "1");
     expect_rows(&d, 500);
     stop(&d);
     damage(d.path, 5);
     start(&d);
-    expect_rebuilt(&d, 500, "log_damaged", "1-499 ");
-    cr_assert_eq(count_set_aside(&d), 1);
+    expect_rebuilt(500, "log_damaged", "1-499 ");
+    cr_assert_eq(count_set_aside(), 1);
     restart(&d);
     audit_log_feed(d.f.r, "email", 500, 5, "1");
     expect_rows(&d, 505);
     cr_assert_eq(gaps(&d), 1);
-    cr_assert_eq(count_set_aside(&d), 1);
-    close_auditor(&d);
+    cr_assert_eq(count_set_aside(), 1);
 }
 
 /* SQLite finds the damage when it reads the page, not when it opens the file. */
 Test(redis_auditor_writer, damage_while_running_is_repaired) {
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3000, "1");
     expect_rows(&d, 3000);
@@ -89,14 +90,12 @@ Test(redis_auditor_writer, damage_while_running_is_repaired) {
     sqlite3_close(db);
     damage(d.path, 1);
     audit_log_feed(d.f.r, "email", 3000, 2000, "1");
-    cr_assert(driver_until(&d.instance.driver, count_set_aside(&d) == 1, 20000), "%s", fixture_log());
-    expect_rebuilt(&d, 5000, "log_damaged", "1-4999 ");
-    close_auditor(&d);
+    cr_assert(driver_until(&d.instance.driver, count_set_aside() == 1, 20000), "%s", fixture_log());
+    expect_rebuilt(5000, "log_damaged", "1-4999 ");
 }
 
 /* The auditor notices that the open file is replaced or emptied, although no new record arrives. */
 static void expect_replaced_log_rebuilt(bool empty) {
-    setup_t d = {0};
     open_checkpointed(&d, 300);
     char *copy = kept_printf("%s/copy.db", d.dir);
     copy_file(d.path, copy);
@@ -106,8 +105,7 @@ static void expect_replaced_log_rebuilt(bool empty) {
     else
         cr_assert_eq(rename(copy, d.path), 0);
     cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_lost) == 1, 10000));
-    expect_rebuilt(&d, 300, empty ? "log_missing" : "log_damaged", "1-299 ");
-    close_auditor(&d);
+    expect_rebuilt(300, empty ? "log_missing" : "log_damaged", "1-299 ");
 }
 
 Test(redis_auditor_writer, a_damaged_copy_replaces_the_open_log) { expect_replaced_log_rebuilt(false); }
@@ -115,53 +113,46 @@ Test(redis_auditor_writer, a_damaged_copy_replaces_the_open_log) { expect_replac
 Test(redis_auditor_writer, the_open_log_is_emptied) { expect_replaced_log_rebuilt(true); }
 
 Test(redis_auditor_writer, the_open_log_is_removed) {
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
-    remove_log(&d);
+    remove_log();
     long steps = d.instance.driver.steps; /* no record arrives: the auditor checks on a timer */
-    expect_rebuilt(&d, 100, "log_missing", "1-99 ");
+    expect_rebuilt(100, "log_missing", "1-99 ");
     cr_assert_leq(d.instance.driver.steps - steps, wait_scaled_ms(2500) / 5, "more than one step in 5 ms: the auditor spins");
-    close_auditor(&d);
 }
 
 /* `rm audit.db*` also removes the lock file, which names the log. */
 Test(redis_auditor_writer, the_open_log_is_removed_with_its_lock_file) {
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
-    remove_file(&d, ".lock");
-    remove_log(&d);
-    expect_rebuilt(&d, 100, "log_missing", "1-99 ");
+    remove_file(".lock");
+    remove_log();
+    expect_rebuilt(100, "log_missing", "1-99 ");
     char *lock = kept_printf("%s.lock", d.path), *text = temp_read(lock),
          *instance = audit_log_word(d.path, "SELECT value FROM facts WHERE name = 'instance'");
     cr_assert(strstr(text, instance) && !strstr(text, "lost"), "%s", text);
-    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, the_log_is_removed_just_before_a_commit) {
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
-    remove_log(&d);
+    remove_log();
     audit_log_feed(d.f.r, "email", 100, 1, "1");
     driver_step(&d.instance.driver, 5);
     driver_step(&d.instance.driver, 5);
     char *acknowledged = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
     cr_assert(strncmp(acknowledged, "1-100 ", 6) != 0, "a record in no log was acknowledged");
-    expect_rebuilt(&d, 101, "log_missing", "1-100 ");
-    close_auditor(&d);
+    expect_rebuilt(101, "log_missing", "1-100 ");
 }
 
 /* An older copy has the name of the log, so the acknowledgements of this name are too high. The auditor adds the missing rows. */
 Test(redis_auditor_writer, an_older_copy_is_refilled) {
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     char *copy = kept_printf("%s/copy.db", d.dir);
     audit_log_feed(d.f.r, "email", 0, 50, "1");
@@ -173,7 +164,7 @@ Test(redis_auditor_writer, an_older_copy_is_refilled) {
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
     stop(&d);
-    remove_log(&d);
+    remove_log();
     copy_file(copy, d.path);
     redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 40"); /* ten records are lost */
     redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "1-59");
@@ -188,16 +179,14 @@ Test(redis_auditor_writer, an_older_copy_is_refilled) {
     expect_acknowledged(&d, "email", "1-99 ");
     char *fresh = kept_printf("%s/fresh.db", d.dir);
     copy_file(copy, fresh);
-    remove_file(&d, "-wal"), remove_file(&d, "-shm");
+    remove_file("-wal"), remove_file("-shm");
     cr_assert_eq(rename(fresh, d.path), 0);
     expect_rows(&d, 90);
     cr_assert_eq(gaps(&d), 1);
     expect_acknowledged(&d, "email", "1-99 ");
-    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, the_gap_of_a_lost_log_covers_trimmed_records) {
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     audit_log_feed(d.f.r, "email", 0, 100, "1");
     expect_rows(&d, 100);
@@ -213,19 +202,17 @@ Test(redis_auditor_writer, the_gap_of_a_lost_log_covers_trimmed_records) {
                  1);
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'log_damaged' AND queue = 'sms'"), 1);
     cr_assert_eq(gaps(&d), 2, "trimmed records must be reported once");
-    close_auditor(&d);
 }
 
 /* A log with the gap of an earlier loss replaces another: each loss is a row. */
 Test(redis_auditor_writer, each_loss_is_a_gap_row) {
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 300, "1");
     expect_rows(&d, 300);
     stop(&d);
     damage(d.path, 5);
     start(&d);
-    expect_rebuilt(&d, 300, "log_damaged", "1-299 ");
+    expect_rebuilt(300, "log_damaged", "1-299 ");
     for (int n = 2; n <= 3; n++) { /* the second time without a new record */
         stop(&d);
         sqlite3 *db;
@@ -240,11 +227,9 @@ Test(redis_auditor_writer, each_loss_is_a_gap_row) {
     expect_rows(&d, 300);
     expect_acknowledged(&d, "email", "1-299 ");
     cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
-    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, a_second_auditor_on_one_path_waits_and_names_the_holder) {
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 5, "1");
     expect_rows(&d, 5);
@@ -267,11 +252,10 @@ Test(redis_auditor_writer, a_second_auditor_on_one_path_waits_and_names_the_hold
     audit_log_feed(d.f.r, "email", 10, 5, "1");
     expect_rows(&d, 15);
     cr_assert_eq(gaps(&d), 0);
-    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, retain_rows_holds_under_load) {
-    setup_t d = {.audit = "retain_rows = 1000;"};
+    d = (setup_t){.audit = "retain_rows = 1000;"};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 850, "1");
     expect_rows(&d, 850);
@@ -300,11 +284,10 @@ Test(redis_auditor_writer, retain_rows_holds_under_load) {
     settle(&d);
     cr_assert_eq(number(&d, "SELECT count(*) FROM events"), left, "removed rows came back");
     cr_assert_eq(gaps(&d), 0);
-    close_auditor(&d);
 }
 
 Test(redis_auditor_writer, expired_rows_are_removed_after_a_warning) {
-    setup_t d = {.audit = ""};
+    d = (setup_t){.audit = ""};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 100, "1"); /* of 2023 */
     expect_rows(&d, 100);
@@ -319,12 +302,11 @@ Test(redis_auditor_writer, expired_rows_are_removed_after_a_warning) {
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE job = '100'"), 1);
     cr_assert_eq(fixture_log_count("reach audit.retain"), 1);
     cr_assert_eq(metric_get(&metrics_of(&d)->audit_dropped), 100);
-    close_auditor(&d);
 }
 
 /* Failures first .. first + count - 1, at Redis's time. */
-static void fail_now(setup_t *d, int first, int count) {
-    redis_ok(d->f.r, "EVAL %s 1 sidecar:email:failures %d %d",
+static void fail_now(int first, int count) {
+    redis_ok(d.f.r, "EVAL %s 1 sidecar:email:failures %d %d",
              "local time = redis.call('TIME') local at = time[1] .. string.format('%03d', math.floor(time[2] / 1000)) "
              "for i = tonumber(ARGV[1]), ARGV[1] + ARGV[2] - 1 do redis.call('XADD', KEYS[1], '*', 'event', redis.sha1hex(i) .. "
              "string.format('%024x', i), 'kind', 'failed', 'queue', 'email', 'job', i, 'at', at) end",
@@ -333,27 +315,26 @@ static void fail_now(setup_t *d, int first, int count) {
 
 /* The log is full. A new failure after Redis's clock was set back looks older than the removed rows. */
 Test(redis_auditor_writer, a_clock_set_back_hides_no_new_failure) {
-    setup_t d = {.audit = "retain_rows = 128;"};
+    d = (setup_t){.audit = "retain_rows = 128;"};
     open_auditor(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
-    fail_now(&d, 0, 300);
+    fail_now(0, 300);
     expect_rows(&d, 126);
     server_step_clock(d.f.server, INT64_C(-3600) * 1000);
     for (int i = 0; i < 3; i++) {
         char *sql = kept_printf("SELECT count(*) FROM events WHERE job = '%d'", 300 + 20 * i + 19);
         fixture_step_boottime(1100);
-        fail_now(&d, 300 + 20 * i, 20);
+        fail_now(300 + 20 * i, 20);
         cr_assert(driver_until(&d.instance.driver, number(&d, sql) == 1, 5000), "the newest failure is missing");
         settle(&d);
     }
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"), 60, "%lld of 60",
                  number(&d, "SELECT count(*) FROM events WHERE CAST(job AS INTEGER) >= 300"));
     stop(&d); /* missed records become a gap */
-    fail_now(&d, 400, 10);
+    fail_now(400, 10);
     redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 5");
     start(&d);
     cr_assert(driver_until(&d.instance.driver, number(&d, "SELECT count(*) FROM events WHERE job = '409'") == 1, 5000));
     cr_assert_eq(gaps(&d), 1);
-    close_auditor(&d);
 }
 
 typedef struct {
@@ -369,15 +350,14 @@ Test(redis_auditor_writer, failed_writes_and_fsyncs_lose_and_duplicate_no_row, .
                                          {"a sync", DISK_SYNC, 1, EIO},
                                          {"syncs", DISK_SYNC, 4, EIO},
                                          {"a truncation", DISK_CUT, 1, EIO}};
-    setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 60, "1"); /* 16 in the first reply, the rest in the second */
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         int nth = 1;
         for (bool hit = true; hit; nth++) {
             stop(&d);
-            remove_log(&d);
-            remove_file(&d, ".lock");
+            remove_log();
+            remove_file(".lock");
             redis_ok(d.f.r, "DEL sidecar:email:auditors");
             disk_fault_on("/audit.db", faults[i].kinds, nth, faults[i].times, faults[i].error);
             start(&d);
@@ -394,13 +374,12 @@ Test(redis_auditor_writer, failed_writes_and_fsyncs_lose_and_duplicate_no_row, .
             cr_assert_eq(audit_log_rows(d.path), 60, "%s, the %d. one: %lld rows", faults[i].name, nth, audit_log_rows(d.path));
             audit_log_expect(d.path, "email", 0, 60);
             cr_assert_eq(gaps(&d), 0, "%s, the %d. one", faults[i].name, nth);
-            cr_assert_eq(count_set_aside(&d), 0, "%s, the %d. one", faults[i].name, nth);
+            cr_assert_eq(count_set_aside(), 0, "%s, the %d. one", faults[i].name, nth);
             cr_assert_eq(number(&d, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
             free(acknowledged);
         }
         cr_assert_gt(nth, faults[i].kinds == DISK_CUT ? 2 : 10, "%s: it tried %d operations", faults[i].name, nth - 2);
     }
-    close_auditor(&d);
 }
 
 /* Mounts a small file system for this process alone; false if that is not permitted. */
@@ -410,14 +389,14 @@ static bool mount_small(const char *dir, unsigned long flags) {
 }
 
 /* Starts an auditor with its log in this directory. */
-static void open_auditor_in(setup_t *d, const char *dir) {
-    open_auditor(d, (fixture_options_t){0}, "", "", NULL);
-    stop(d);
-    free(d->f.config->audit.path);
-    free(d->path);
-    d->f.config->audit.path = mem_printf("%s/audit.db", dir);
-    d->path = mem_str(d->f.config->audit.path);
-    start(d);
+static void open_auditor_in(const char *dir) {
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
+    stop(&d);
+    free(d.f.config->audit.path);
+    free(d.path);
+    d.f.config->audit.path = mem_printf("%s/audit.db", dir);
+    d.path = mem_str(d.f.config->audit.path);
+    start(&d);
 }
 
 static void note_check(void *self, audit_severity_t finding, const char *text) {
@@ -427,8 +406,7 @@ static void note_check(void *self, audit_severity_t finding, const char *text) {
 Test(redis_auditor_writer, a_read_only_directory_is_retried, .timeout = 60) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, MS_RDONLY)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
-    setup_t d = {0};
-    open_auditor_in(&d, dir);
+    open_auditor_in(dir);
     audit_log_feed(d.f.r, "email", 0, 20, "1");
     cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the file system is read-only"), 1, "%s", fixture_log());
@@ -442,15 +420,13 @@ Test(redis_auditor_writer, a_read_only_directory_is_retried, .timeout = 60) {
     audit_log_expect(d.path, "email", 0, 20);
     cr_assert_eq(fixture_log_count("audit log is writable again"), 1);
     cr_assert_eq(gaps(&d), 0);
-    close_auditor(&d);
 }
 
 /* On a full disk of 2 MiB the auditor stops, reports that once, keeps its position, and continues when there is room. */
 Test(redis_auditor_writer, a_full_disk_is_retried, .timeout = 120) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, 0)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
-    setup_t d = {0};
-    open_auditor_in(&d, dir);
+    open_auditor_in(dir);
     audit_log_feed(d.f.r, "email", 0, 16000, "1"); /* several MiB of rows and -wal */
     cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the disk is full: make room"), 1, "%s", fixture_log());
@@ -462,5 +438,4 @@ Test(redis_auditor_writer, a_full_disk_is_retried, .timeout = 120) {
     audit_log_expect(d.path, "email", 0, 16000);
     cr_assert_eq(fixture_log_count("audit log is writable again"), 1);
     cr_assert_eq(gaps(&d), 0);
-    close_auditor(&d);
 }

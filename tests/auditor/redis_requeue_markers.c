@@ -53,8 +53,10 @@ static outcome_t step(setup_t *d, requeue_markers_t *markers) {
     return requeue_markers_step(markers, d->f.conn, d->f.keys, d->instance.leases, redis_ms(d->f.r), &error);
 }
 
+static setup_t *d;
+SUITE(redis_requeue_markers, d = open_auditor(), close_auditor(d));
+
 Test(redis_requeue_markers, pruning_takes_small_steps_through_all_queues) {
-    setup_t *d = open_auditor();
     requeue_markers_t markers = {0};
     add_markers(d->f.r, "email");
     add_markers(d->f.r, "sms");
@@ -74,11 +76,9 @@ Test(redis_requeue_markers, pruning_takes_small_steps_through_all_queues) {
         cr_assert_eq(step(d, &markers), OUTCOME_OK);
     }
     cr_assert_eq(markers_of(d->f.r, "email") + markers_of(d->f.r, "sms"), 2);
-    close_auditor(d);
 }
 
 Test(redis_requeue_markers, a_key_of_the_wrong_type_blocks_no_other_queue) {
-    setup_t *d = open_auditor();
     requeue_markers_t markers = {0};
     instance_lead(&d->instance, d->f.r);
     redis_ok(d->f.r, "SET sidecar:email:requeued x");
@@ -89,11 +89,9 @@ Test(redis_requeue_markers, a_key_of_the_wrong_type_blocks_no_other_queue) {
         cr_assert_eq(step(d, &markers), OUTCOME_OK);
     }
     cr_assert_eq(markers_of(d->f.r, "sms"), 1);
-    close_auditor(d);
 }
 
 Test(redis_requeue_markers, the_auditor_prunes_markers) {
-    setup_t *d = open_auditor();
     add_markers(d->f.r, "sms");
     instance_lead(&d->instance, d->f.r);
     auditor_t *auditor =
@@ -106,13 +104,11 @@ Test(redis_requeue_markers, the_auditor_prunes_markers) {
     fixture_step_boottime(HOUR_S * 1000 + 1000);
     cr_assert(driver_until(&d->instance.driver, markers_of(d->f.r, "email") == 1, 15000));
     auditor_free(auditor);
-    close_auditor(d);
 }
 
 /* A job whose marker is pruned too early could be requeued twice. */
 Test(redis_requeue_markers, no_marker_is_pruned_while_the_clocks_disagree) {
     static const int64_t MONTH_MS = INT64_C(30) * 24 * 3600 * 1000;
-    setup_t *d = open_auditor();
     add_markers(d->f.r, "sms");
     server_step_clock(d->f.server, MONTH_MS);
     instance_lead(&d->instance, d->f.r);
@@ -125,5 +121,4 @@ Test(redis_requeue_markers, no_marker_is_pruned_while_the_clocks_disagree) {
     fixture_step_boottime(61000);
     cr_assert(driver_until(&d->instance.driver, markers_of(d->f.r, "sms") == 1, 15000));
     auditor_free(auditor);
-    close_auditor(d);
 }

@@ -41,7 +41,7 @@ static bool is_member(const audit_share_t *share, const auditor_t *auditor) {
 
 /* The roles of a configuration are made while another one still has the log. */
 Test(unit_audit_share, a_new_share_opens_no_file_and_has_the_limits_of_the_config) {
-    setup_t s;
+    scoped(teardown) setup_t s;
     setup(&s);
     cr_assert_neq(access(s.path, F_OK), 0);
     cr_assert_null(s.share->writer.audit);
@@ -53,13 +53,12 @@ Test(unit_audit_share, a_new_share_opens_no_file_and_has_the_limits_of_the_confi
     cr_assert_eq(limits->rows, 7);
     cr_assert_eq(limits->bytes, 32 << 20);
     audit_share_free(NULL);
-    teardown(&s);
 }
 
 /* A reload hands the log to the share of the next configuration. */
 Test(unit_audit_share, a_finished_share_leaves_the_log_to_another) {
     fixture_capture_log();
-    setup_t s;
+    scoped(teardown) setup_t s;
     setup(&s);
     audit_share_t *next = audit_share_new(s.config, s.metrics, &s.stop);
     cr_assert(audit_writer_open(&s.share->writer));
@@ -71,13 +70,12 @@ Test(unit_audit_share, a_finished_share_leaves_the_log_to_another) {
     audit_share_finish(s.share);
     cr_assert_not_null(next->writer.audit);
     audit_share_free(next);
-    teardown(&s);
 }
 
 /* Shards come and go in any order. */
 Test(unit_audit_share, each_order_of_removals_leaves_the_others) {
     enum { COUNT = 4, ORDERS = 24 };
-    setup_t s;
+    scoped(teardown) setup_t s;
     setup(&s);
     char places[COUNT + 1];
     auditor_t *auditors[COUNT + 1];
@@ -99,11 +97,10 @@ Test(unit_audit_share, each_order_of_removals_leaves_the_others) {
             for (size_t i = 0; i < COUNT; i++) cr_assert_eq(is_member(s.share, auditors[i]), !removed[i], "order %d", order);
         }
     }
-    teardown(&s);
 }
 
 Test(unit_audit_share, more_auditors_than_there_is_room_for_are_left_out) {
-    setup_t s;
+    scoped(teardown) setup_t s;
     setup(&s);
     static char places[AUDIT_SHARE_MAX + 1];
     for (size_t i = 0; i <= AUDIT_SHARE_MAX; i++) audit_share_add(s.share, (auditor_t *)&places[i]);
@@ -113,7 +110,6 @@ Test(unit_audit_share, more_auditors_than_there_is_room_for_are_left_out) {
     cr_assert_eq(s.share->auditor_count, AUDIT_SHARE_MAX);
     for (size_t i = 0; i < AUDIT_SHARE_MAX; i++) audit_share_remove(s.share, (auditor_t *)&places[i]);
     cr_assert_eq(s.share->auditor_count, 0);
-    teardown(&s);
 }
 
 static void *add(void *share) {
@@ -129,7 +125,7 @@ static void *remove_it(void *share) {
 /* An auditor that works reads the list, with the mutex held, while the thread of another shard changes it. */
 Test(unit_audit_share, the_list_changes_only_with_the_mutex) {
     static void *(*const steps[])(void *) = {add, remove_it};
-    setup_t s;
+    scoped(teardown) setup_t s;
     setup(&s);
     for (size_t i = 0; i < 2; i++) {
         pthread_t thread;
@@ -144,17 +140,16 @@ Test(unit_audit_share, the_list_changes_only_with_the_mutex) {
         pthread_join(thread, NULL);
         cr_assert_eq(s.share->auditor_count, 1 - i);
     }
-    teardown(&s);
 }
 
 /* Only the auditor of a single server closes the log when it ends: in a Cluster the others still write. */
 Test(unit_audit_share, an_auditor_that_ends_leaves_the_shared_log_open) {
-    setup_t s;
+    scoped(teardown) setup_t s;
     setup(&s);
-    keyspace_t *keys = keyspace_new(s.config);
-    topology_t *topology = topology_new(&s.config->redis);
+    scoped(keyspace_drop) keyspace_t *keys = keyspace_new(s.config);
+    scoped(topology_drop) topology_t *topology = topology_new(&s.config->redis);
     shard_t *shard = topology_shard(topology, 0);
-    leases_t *leases = leases_new(keys->lock_count, keys->queue_count);
+    scoped(leases_drop) leases_t *leases = leases_new(keys->lock_count, keys->queue_count);
     auditor_t *one = auditor_new_shared(s.share, keys, shard, leases, &s.stop);
     auditor_t *other = auditor_new_shared(s.share, keys, shard, leases, &s.stop);
     cr_assert(is_member(s.share, one) && is_member(s.share, other));
@@ -171,19 +166,15 @@ Test(unit_audit_share, an_auditor_that_ends_leaves_the_shared_log_open) {
     auditor_finish(alone);
     cr_assert_null(alone->writer->audit);
     auditor_free(alone);
-    leases_free(leases);
-    topology_free(topology);
-    keyspace_free(keys);
-    teardown(&s);
 }
 
 /* The log lacks what any of its streams lacks, so the oldest age counts. */
 Test(unit_audit_share, the_log_is_as_late_as_its_latest_auditor) {
-    setup_t s;
+    scoped(teardown) setup_t s;
     setup(&s);
-    keyspace_t *keys = keyspace_new(s.config);
-    topology_t *topology = topology_new(&s.config->redis);
-    leases_t *leases = leases_new(keys->lock_count, keys->queue_count);
+    scoped(keyspace_drop) keyspace_t *keys = keyspace_new(s.config);
+    scoped(topology_drop) topology_t *topology = topology_new(&s.config->redis);
+    scoped(leases_drop) leases_t *leases = leases_new(keys->lock_count, keys->queue_count);
     auditor_t *auditors[3];
     for (int i = 0; i < 3; i++) auditors[i] = auditor_new_shared(s.share, keys, topology_shard(topology, 0), leases, &s.stop);
     atomic_store(&auditors[1]->missing_since_ns, 1000);
@@ -197,8 +188,4 @@ Test(unit_audit_share, the_log_is_as_late_as_its_latest_auditor) {
     cr_assert_eq(metric_get(&s.metrics->audit_lacks_ns), 2000, "an auditor that has ended does not count");
     auditor_free(auditors[2]);
     auditor_free(auditors[0]);
-    leases_free(leases);
-    topology_free(topology);
-    keyspace_free(keys);
-    teardown(&s);
 }

@@ -79,7 +79,7 @@ Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
 
 /* Red, and an override of the direction of text. */
 Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
-    proxy_t *proxy = proxy_start(server_socket(s.server));
+    scoped(proxy_drop) proxy_t *proxy = proxy_start(server_socket(s.server));
     static const char version[] = "redis_version:7.0.15 \x1b[31m\xe2\x80\xae";
     char *info = kept_printf("$%zu\r\n%s", sizeof version - 1, version);
     const proxy_rule_t rules[] = {{PROXY_REPLACE, "TYPE q:delayed", "+list\x1b[31m\xe2\x80\xae", .times = -1},
@@ -98,7 +98,6 @@ Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
             cr_assert(!strchr(text, '\x1b') && !has(text, "\xe2\x80\xae"), "%s", text);
         }
     }
-    proxy_stop(proxy);
 }
 
 Test(daemon_cli, check_names_the_primary_of_a_replica) {

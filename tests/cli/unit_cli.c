@@ -168,7 +168,7 @@ Test(unit_cli, an_option_may_be_repeated) {
 
 // The help names every option and fits the width.
 static void expect_page(const cli_command_t *command, size_t width) {
-    buffer_t page = {0};
+    scoped(buffer_free) buffer_t page = {0};
     help_command(command, width, &page);
     cr_expect_not_null(strstr(buffer_text(&page), "\nUsage: queue-sidecar "), "%s", command->name);
     cr_expect_not_null(strstr(buffer_text(&page), "\nExit codes: 0 "), "%s", command->name);
@@ -182,7 +182,6 @@ static void expect_page(const cli_command_t *command, size_t width) {
         text = text || strncmp(line, "  -", 3) == 0;
         if (text) cr_expect_leq(strcspn(line, "\n"), width, "%s: %.130s", command->name, line);
     }
-    buffer_free(&page);
 }
 
 Test(unit_cli, every_help_fits_the_width) {

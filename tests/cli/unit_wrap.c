@@ -3,10 +3,9 @@
 #include "suite.h"
 
 static void expect_wrapped(const char *text, wrap_t wrap, const char *expected) {
-    buffer_t out = {0};
+    scoped(buffer_free) buffer_t out = {0};
     wrap_add(&out, text, strlen(text), &wrap);
     cr_expect_str_eq(buffer_text(&out), expected, "<%s> became <%s>", text, buffer_text(&out));
-    buffer_free(&out);
 }
 
 Test(unit_wrap, breaks_lines_between_words) {

@@ -177,7 +177,7 @@ static void expect_fate(const story_t *s, int number, const fate_t *fate, const 
 }
 
 static void run_story(const char *client) {
-    story_t s;
+    scoped(end) story_t s;
     begin(&s, client);
     int poisons = 0;
     for (int i = 0; i < s.count; i++) poisons += strcmp(kind_of(i), "poison") == 0;
@@ -193,7 +193,6 @@ static void run_story(const char *client) {
             native_count(&s.native, "again", NULL));
     free(fates);
     native_free_lines(&all);
-    end(&s);
 }
 
 Test(daemon_clients_cluster, python) { run_story("cluster_python"); }

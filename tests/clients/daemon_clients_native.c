@@ -116,8 +116,8 @@ static void expect_each_once(const native_t *native, size_t count) {
 Test(daemon_clients_native, a_polling_loop_and_the_sidecar_share_a_zset) {
     size_t count = jobs();
     uint64_t seed = cluster_seed("delay_loop");
-    cluster_t cluster = cluster_begin(&(server_options_t){.tcp = true});
-    native_t native = native_begin("delay_loop", cluster.server);
+    scoped(cluster_end) cluster_t cluster = cluster_begin(&(server_options_t){.tcp = true});
+    scoped(native_end) native_t native = native_begin("delay_loop", cluster.server);
     child_t *workers[WORKERS + 1];
     for (int i = 0; i < WORKERS; i++) workers[i] = native_run(&native, "work", "delay-queue:ready");
     workers[WORKERS] = native_run(&native, "poll", "delay-queue");
@@ -135,8 +135,6 @@ Test(daemon_clients_native, a_polling_loop_and_the_sidecar_share_a_zset) {
         child_free(workers[i]);
     }
     expect_each_once(&native, count);
-    native_end(&native);
-    cluster_end(&cluster);
 }
 
 /* The capture program of Bull reads MONITOR, and Valkey's MONITOR does not quote the arguments. */

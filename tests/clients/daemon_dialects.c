@@ -300,7 +300,7 @@ static bool all_logs_hold(const run_t *s, int rows) {
 
 /* Runs a story. Returns the number of jobs with the right end; must be jobs(). */
 static size_t run_story(const story_t *story) {
-    run_t s = begin(story);
+    scoped(end) run_t s = begin(story);
     int poisons = 0;
     for (size_t i = 0; i < s.count; i++) poisons += strcmp(kind_of(&s, i), "poison") == 0;
     for (int i = 0; i < ROUNDS; i++) round_of(&s, i);
@@ -315,7 +315,6 @@ static size_t run_story(const story_t *story) {
         cluster_fail(&s.cluster, "something is left in the queue");
     cr_expect_eq(s.killed, ROUNDS);
     size_t found = count_good(&s, poisons);
-    end(&s);
     return found;
 }
 

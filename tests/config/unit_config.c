@@ -81,7 +81,7 @@ Test(unit_config, fills_in_the_defaults) {
 }
 
 Test(unit_config, accepts_values_at_the_bounds) {
-    config_t *config =
+    scoped(config_drop) config_t *config =
         config_case_good("redis = { port = 65535; db = 65535; timeout = \"1m\"; }; lock = { ttl = \"200ms\"; };\n"
                          "dispatcher = { batch = 5000; safety_poll = \"50ms\"; }; monitor = { scan_interval = \"1h\"; };\n"
                          "http = { port = 0; };\n"
@@ -97,7 +97,6 @@ Test(unit_config, accepts_values_at_the_bounds) {
     cr_expect_eq(config->queues[0].policy.protected_timeout_ms, 50);
     cr_expect_eq(config->queues[0].policy.retry.times, 0);
     cr_expect_float_eq(config->queues[0].policy.retry.jitter, 1.0, 0);
-    config_free(config);
 }
 
 Test(unit_config, accepts_credentials_beside_a_url_without_credentials) {
@@ -388,7 +387,7 @@ static bool names_key(const char *sample, const char *name) {
 }
 
 Test(unit_config, teaches_every_key_in_the_sample) {
-    buffer_t keys = {0}, sample = {0};
+    scoped(buffer_free) buffer_t keys = {0}, sample = {0};
     char chunk[4096];
     FILE *file = fopen("conf/queue-sidecar.cfg", "r");
     cr_assert_not_null(file);
@@ -402,8 +401,6 @@ Test(unit_config, teaches_every_key_in_the_sample) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(line + len + 1, "\t"), line + len + 1);
         cr_expect(names_key(buffer_text(&sample), name), "%s.%s", section, name);
     }
-    buffer_free(&keys);
-    buffer_free(&sample);
 }
 
 // In the sample every key except names has its default value.

@@ -55,7 +55,7 @@ Test(unit_config_dialects, each_dialect_uses_its_own_keys) {
 }
 
 Test(unit_config_dialects, leaves_keys_that_a_dialect_lacks_empty) {
-    config_t *config = config_case_good("redis = { db = 3; };" ONE(""), NULL);
+    scoped(config_drop) config_t *config = config_case_good("redis = { db = 3; };" ONE(""), NULL);
     cr_expect_str_eq(config->queues[0].prefix, "");
     cr_expect_null(config->queues[0].own);
     config_free(config);
@@ -74,7 +74,6 @@ Test(unit_config_dialects, leaves_keys_that_a_dialect_lacks_empty) {
     cr_expect_str_eq(queue->backup, "");
     cr_expect_str_eq(queue->policy.heartbeat, "off");
     cr_expect_eq(queue->policy.roles, ROLE_MONITOR);
-    config_free(config);
 }
 
 Test(unit_config_dialects, reads_the_settings_of_each_dialect) {
@@ -281,8 +280,8 @@ Test(unit_config_dialects, reads_its_dump_back) {
                                         DE("delays = [\"5: 90s\", \"*: 1h\"]; retry_attempts = 7;"),
                                         BU("prefix = \"x\"; max_stalled = 3;"), PQ("registry = \"r\"; heartbeat = \"hb*\";")};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        config_t *config = config_case_good(texts[i], NULL);
-        buffer_t first = {0}, second = {0};
+        scoped(config_drop) config_t *config = config_case_good(texts[i], NULL);
+        scoped(buffer_free) buffer_t first = {0}, second = {0};
         config_dump(config, &first);
         char *keys = keys_of(config, 0);
         config_free(config);
@@ -301,8 +300,5 @@ Test(unit_config_dialects, reads_its_dump_back) {
             cr_assert_eq(*at, *other, "%s\n differs from\n%s", buffer_text(&first), buffer_text(&second));
             if (!*at) break;
         }
-        buffer_free(&first);
-        buffer_free(&second);
-        config_free(config);
     }
 }

@@ -33,7 +33,8 @@ static const struct {
 
 /* The values of a config, without the comments that name the origin of each value. Kept. */
 static char *values(const config_t *config) {
-    buffer_t dump = {0}, out = {0};
+    scoped(buffer_free) buffer_t dump = {0};
+    buffer_t out = {0};
     config_dump(config, &dump);
     for (char *line = strtok(dump.data, "\n"); line; line = strtok(NULL, "\n")) {
         char *comment = strstr(line, " # ");
@@ -42,7 +43,6 @@ static char *values(const config_t *config) {
         while (len && line[len - 1] == ' ') len--;
         if (*line != '#') buffer_printf(&out, "%.*s\n", (int)len, line);
     }
-    buffer_free(&dump);
     return kept(out.data);
 }
 
@@ -57,12 +57,10 @@ static config_t *load_sample(const char *file) {
 Test(unit_config_samples, show_the_defaults_of_their_dialects) {
     for (size_t i = 0; i < sizeof SAMPLES / sizeof *SAMPLES; i++) {
         char *text = kept_printf("group = \"%s\"; queues = ( { %s } );", SAMPLES[i].group, SAMPLES[i].queue);
-        config_t *sample = load_sample(SAMPLES[i].file), *plain = config_case_good(text, NULL);
+        scoped(config_drop) config_t *sample = load_sample(SAMPLES[i].file), *plain = config_case_good(text, NULL);
         char *left = values(sample), *right = values(plain);
         cr_expect_str_eq(config_dialect_word(sample->queues[0].dialect), SAMPLES[i].dialect, "%s", SAMPLES[i].file);
         cr_expect_str_eq(left, right, "%s:\n%s\n%s", SAMPLES[i].file, left, right);
-        config_free(sample);
-        config_free(plain);
     }
 }
 
@@ -131,7 +129,7 @@ Test(unit_config_samples, of_modes_are_right_with_all_their_comments) {
          {"nodes", "addresses", "tls_ca_file", "tls_server_name", "username", NULL}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        config_t *config = load_sample(rows[i].file);
+        scoped(config_drop) config_t *config = load_sample(rows[i].file);
         cr_expect_eq(config->redis.tls, rows[i].tls, "%s", rows[i].file);
         cr_expect_eq(config_redis_mode(&config->redis), rows[i].mode, "%s", rows[i].file);
         config_free(config);
@@ -139,6 +137,5 @@ Test(unit_config_samples, of_modes_are_right_with_all_their_comments) {
         for (const char *const *key = rows[i].keys; *key; key++) cr_expect(teaches(sample, *key), "%s: %s", rows[i].file, *key);
         config = config_case_good(whole, NULL);
         cr_expect(config->redis.tls && *config->redis.tls_ca_file && *config->redis.password_file, "%s", rows[i].file);
-        config_free(config);
     }
 }

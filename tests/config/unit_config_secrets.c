@@ -12,7 +12,7 @@ TestSuite(unit_config_secrets, .init = config_case_begin, .fini = config_case_en
 // Loads the config and checks the messages and the dump for the secret, also in part.
 static void expect_hidden(const char *text) {
     scoped(buffer_free) buffer_t shown = {0};
-    config_t *config = config_case_load(text, &shown);
+    scoped(config_drop) config_t *config = config_case_load(text, &shown);
     cr_expect(config || shown.len, "refused without a message: %s", text);
     if (config) config_dump(config, &shown);
     cr_expect_null(strstr(buffer_text(&shown), "s3c"), "%s\nshows\n%s", text, buffer_text(&shown));
@@ -21,7 +21,6 @@ static void expect_hidden(const char *text) {
     config = config_load_refused(config_case_path, dialect_settings);
     cr_expect_null(strstr(config->redis.host, "s3cret"), "%s", text);
     cr_expect_null(strstr(config->redis.socket, "s3cret"), "%s", text);
-    config_free(config);
 }
 
 static void expect_all_hidden(const char *const *texts, size_t count) {

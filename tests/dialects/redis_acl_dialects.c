@@ -55,7 +55,7 @@ static bool preflight_ignores(const char *word) {
 
 static void expect_rights(const char *word) {
     scoped(rights_free) rights_t rights = rights_read(word);
-    fixture_t f = setup(word);
+    scoped(fixture_stop) fixture_t f = setup(word);
     rights_leave_out(&rights, "~email"); /* no sample has a queue `email` */
     expect_keys_covered(&f, &rights);
     rights_grant(f.r, &rights, NULL);
@@ -69,7 +69,6 @@ static void expect_rights(const char *word) {
         cr_expect_null(strstr(said, NOBODY_LEADS), "dialect %s without %s: the preflight also stops queues of other dialects: %s",
                        word, rights.words[i], said);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_acl_dialects, kmqueue) { expect_rights("kmqueue"); }

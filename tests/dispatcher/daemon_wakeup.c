@@ -33,7 +33,7 @@ static int64_t delay_seen(cluster_t *s, const char *job, int64_t delay_ms) {
 }
 
 EVERY_SERVER(sooner_job_is_noticed) {
-    cluster_t s = begin(*number, NULL);
+    scoped(cluster_end) cluster_t s = begin(*number, NULL);
     delay_seen(&s, "far", HOUR_MS);
     int64_t second = delay_seen(&s, "second", AHEAD_MS);
     expect_on_time(&s, "first", cluster_delay(s.r, "q", "first", 120));
@@ -43,11 +43,10 @@ EVERY_SERVER(sooner_job_is_noticed) {
         cr_assert_eq(redis_int(s.r, "EXISTS q:delayed"), 0);
         expect_on_time(&s, "alone", cluster_delay(s.r, "q", "alone", 20 * i));
     }
-    cluster_end(&s);
 }
 
 EVERY_SERVER(vanished_head_is_noticed) {
-    cluster_t s = begin(*number, NULL);
+    scoped(cluster_end) cluster_t s = begin(*number, NULL);
     int64_t next = cluster_delay(s.r, "q", "next", AHEAD_MS + 100);
     delay_seen(&s, "head", AHEAD_MS);
     redis_ok(s.r, "ZREM q:delayed head");
@@ -62,14 +61,13 @@ EVERY_SERVER(vanished_head_is_noticed) {
     cr_assert(wait_for(redis_int(s.r, "EXISTS q:delayed") == 0, 5000));
     expect_on_time(&s, "at last", cluster_delay(s.r, "q", "at last", 50));
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
-    cluster_end(&s);
 }
 
 EVERY_SERVER(renamed_key_is_noticed) {
     static const char *const moves[] = {"RENAME elsewhere:delayed q:delayed", "COPY elsewhere:delayed q:delayed REPLACE",
                                         "ZUNIONSTORE q:delayed 1 elsewhere:delayed",
                                         "ZRANGESTORE q:delayed elsewhere:delayed 0 -1"};
-    cluster_t s = begin(*number, NULL);
+    scoped(cluster_end) cluster_t s = begin(*number, NULL);
     for (size_t i = 0; i < sizeof(moves) / sizeof(*moves); i++) {
         delay_seen(&s, "covered", HOUR_MS);
         int64_t due = cluster_delay(s.r, "elsewhere", "moved", 100);
@@ -77,7 +75,6 @@ EVERY_SERVER(renamed_key_is_noticed) {
         expect_on_time(&s, "moved", due);
         redis_ok(s.r, "DEL elsewhere:delayed");
     }
-    cluster_end(&s);
 }
 
 /* A pipeline of one command, repeated. */
@@ -96,7 +93,7 @@ static bool is_calm(const cluster_t *s, long long *reads_next_due) {
 }
 
 EVERY_SERVER(pops_of_workers_cause_nothing) {
-    cluster_t s = begin(*number, NULL);
+    scoped(cluster_end) cluster_t s = begin(*number, NULL);
     redis_ok(s.r, "EVAL %s 1 q:delayed", "for i = 1, 1000 do redis.call('ZADD', KEYS[1], 1, i) end");
     cr_assert(wait_for(redis_int(s.r, "LLEN q") == 1000, 5000));
     delay_seen(&s, "far", HOUR_MS);
@@ -112,12 +109,11 @@ EVERY_SERVER(pops_of_workers_cause_nothing) {
     cr_assert_leq(server_commandstat(s.server, "client|caching") - reads_next_due, 2,
                   "only a late read after the last add is allowed");
     cluster_works(&s, "q");
-    cluster_end(&s);
 }
 
 EVERY_SERVER(many_adds_cause_few_reads) {
     enum { FOR_MS = 600 };
-    cluster_t s = begin(*number, NULL);
+    scoped(cluster_end) cluster_t s = begin(*number, NULL);
     long long calls = server_commandstat(s.server, "evalsha");
     int64_t began = wait_now_us();
     int adds = 0;
@@ -130,12 +126,11 @@ EVERY_SERVER(many_adds_cause_few_reads) {
     cr_assert_geq(calls, 5);
     cluster_works(&s, "q");
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), adds);
-    cluster_end(&s);
 }
 
 /* One step adds the job and kills the subscriber, so no invalidation arrives. */
 EVERY_SERVER(dead_subscriber_is_replaced) {
-    cluster_t s = begin(*number, NULL);
+    scoped(cluster_end) cluster_t s = begin(*number, NULL);
     for (int round = 0; round < 4; round++) {
         cr_assert(wait_for(cluster_connections(s.r, "-wakeups") == 1, 5000));
         char *list = NULL, *line = NULL; /* TYPE pubsub: a subscriber has its name before it subscribes */
@@ -154,11 +149,10 @@ EVERY_SERVER(dead_subscriber_is_replaced) {
         cluster_works(&s, "q");
     }
     cr_assert_eq(daemon_log_count(s.sidecars[0], "no longer leading"), 0);
-    cluster_end(&s);
 }
 
 EVERY_SERVER(every_queue_is_watched) {
-    cluster_t s =
+    scoped(cluster_end) cluster_t s =
         begin(*number, "{ name = \"q\"; }, { name = \"other\"; }, { name = \"third\"; delayed = \"strange key \\\"3\\\"\"; }");
     cluster_works(&s, "other");
     redis_ok(s.r, "ZADD %s 1 odd", "strange key \"3\"");
@@ -168,5 +162,4 @@ EVERY_SERVER(every_queue_is_watched) {
     cr_assert_leq(cluster_round(&s, "other", 0), wait_scaled_ms(MOMENT_MS));
     cluster_works(&s, "other");
     cluster_works(&s, "q");
-    cluster_end(&s);
 }

@@ -3,7 +3,7 @@
 
 /* Moves due jobs and a later job. Returns the largest lateness in us. */
 static int64_t moved_late_us(void) {
-    setup_t d;
+    scoped(setup_end) setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true});
     add_due(&d, 3);
     expect_ready(&d, 3);
@@ -18,16 +18,17 @@ static int64_t moved_late_us(void) {
     cr_assert_eq(metric_get(&of(&d, 0)->promoted), 4);
     int64_t late_us = metric_get(&of(&d, 0)->lateness_max_us);
     cr_assert_gt(late_us, 0);
-    setup_end(&d);
     return late_us;
 }
+
+static setup_t d;
+SUITE(redis_dispatcher, , setup_end(&d));
 
 Test(redis_dispatcher, moves_due_jobs_and_waits_for_the_others, .timeout = 60) {
     cr_assert(wait_for(moved_late_us() < INT64_C(1000) * wait_scaled_ms(150), 15000));
 }
 
 Test(redis_dispatcher, producers_wake_the_dispatcher) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     for (int i = 1; i <= 5; i++) {
@@ -45,11 +46,9 @@ Test(redis_dispatcher, producers_wake_the_dispatcher) {
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 1 after");
     expect_ready(&d, 1);
-    setup_end(&d);
 }
 
 Test(redis_dispatcher, sends_no_request_without_a_reason) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true});
     add_due(&d, 30);
     redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 3600000);
@@ -62,11 +61,9 @@ Test(redis_dispatcher, sends_no_request_without_a_reason) {
     long steps = driver_run(&d.instance.driver, 300);
     cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
     cr_assert_leq(steps, 3);
-    setup_end(&d);
 }
 
 Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.redis = "slice = \"100ms\";"}); /* only dispatcher.batch limits a batch */
     add_due(&d, 95);
     expect_ready(&d, 95);
@@ -77,13 +74,11 @@ Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
         snprintf(job, sizeof job, "job%04d", i);
         redis_expect(d.f.r, job, "RPOP email");
     }
-    setup_end(&d);
 }
 
 /* The next due time matters only after the backlog. */
 Test(redis_dispatcher, a_backlog_reads_the_head_only_at_its_end) {
     enum { JOBS = 2000 };
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true, .preload = "shim_clock"});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 2000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
@@ -101,13 +96,11 @@ Test(redis_dispatcher, a_backlog_reads_the_head_only_at_its_end) {
     cr_assert_lt(metric_get(&of(&d, 0)->empty), 10);
     redis_ok(d.f.r, "ZADD email:delayed 1 woken");
     expect_ready(&d, JOBS + 2);
-    setup_end(&d);
 }
 
 /* Other clients would wait for the batch and for a request behind it. */
 Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
     enum { NTH = 5 };
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true, .config = TWO});
     settle(&d);
     add_due(&d, 200);
@@ -121,32 +114,28 @@ Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
     proxy_pass(d.f.proxy);
     cr_assert(driver_until(&d.instance.driver, ready(&d) == 200, 15000));
     cr_assert_eq(redis_int(d.f.r, "LLEN sms"), 1);
-    setup_end(&d);
 }
 
 /* Adds jobs, so that a fast machine does not end the backlog. */
-static void keep_up_backlog(setup_t *d) {
-    if (delayed(d) >= 5000 && redis_int(d->f.r, "ZCARD sms:delayed") >= 5000) return;
-    redis_ok(d->f.r, "EVAL %s 2 email:delayed sms:delayed",
+static void keep_up_backlog(void) {
+    if (delayed(&d) >= 5000 && redis_int(d.f.r, "ZCARD sms:delayed") >= 5000) return;
+    redis_ok(d.f.r, "EVAL %s 2 email:delayed sms:delayed",
              "for i = 1, 20000 do for _, key in ipairs(KEYS) do redis.call('ZADD', key, i, 'job' .. i) end end");
 }
 
 /* A head that the safety poll reads during a backlog is no lost wake-up. */
 Test(redis_dispatcher, a_safety_poll_in_a_backlog_misses_nothing) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"50ms\"; batch = 1; };"
                                                   "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     settle(&d);
-    keep_up_backlog(&d);
+    keep_up_backlog();
     int64_t polls = metric_get(&d.instance.metrics->safety_polls);
-    cr_assert(driver_until(&d.instance.driver, (keep_up_backlog(&d), metric_get(&d.instance.metrics->safety_polls) >= polls + 8),
-                           20000));
+    cr_assert(
+        driver_until(&d.instance.driver, (keep_up_backlog(), metric_get(&d.instance.metrics->safety_polls) >= polls + 8), 20000));
     cr_assert_eq(metric_get(&of(&d, 0)->missed) + metric_get(&of(&d, 1)->missed), 0);
-    setup_end(&d);
 }
 
 Test(redis_dispatcher, queues_take_turns) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true,
                                         .config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 1; };"
                                                   "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
@@ -162,11 +151,9 @@ Test(redis_dispatcher, queues_take_turns) {
     for (char *at = log; (at = strstr(at, "4 sidecar:app:lock email:delayed")) && at < sms; at++) before--;
     cr_assert_geq(before, -20, "sms had to wait for %ld batches", -before);
     free(log);
-    setup_end(&d);
 }
 
 Test(redis_dispatcher, oversized_entries_in_a_backlog_hide_no_job) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
     char oversized[2000];
     memset(oversized, 'L', sizeof oversized);
@@ -191,11 +178,9 @@ Test(redis_dispatcher, oversized_entries_in_a_backlog_hide_no_job) {
     redis_ok(d.f.r, "DEL email:delayed"); /* an operator removes the oversized entries */
     redis_ok(d.f.r, "ZADD email:delayed 1 new");
     expect_ready(&d, JOBS + 4);
-    setup_end(&d);
 }
 
 Test(redis_dispatcher, waits_while_ready_is_full) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.config = ALONE("ready_limit = 5;"), .proxy = true});
     add_due(&d, 12);
     expect_ready(&d, 5);
@@ -210,11 +195,9 @@ Test(redis_dispatcher, waits_while_ready_is_full) {
         redis_ok(d.f.r, "DEL email");
         expect_ready(&d, left < 5 ? left : 5);
     }
-    setup_end(&d);
 }
 
 Test(redis_dispatcher, without_the_lock_nothing_moves) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
@@ -232,11 +215,9 @@ Test(redis_dispatcher, without_the_lock_nothing_moves) {
     lease_end(d.instance.leases, 0);
     driver_step(&d.instance.driver, 1);
     cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000));
-    setup_end(&d);
 }
 
 Test(redis_dispatcher, an_expired_lease_is_not_used) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     fixture_step_boottime(24 * 3600 * 1000 + 1);
@@ -244,13 +225,11 @@ Test(redis_dispatcher, an_expired_lease_is_not_used) {
     settle(&d);
     cr_assert_eq(delayed(&d), 5);
     cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000));
-    setup_end(&d);
 }
 
 /* Scripts that promote a backlog of JOBS jobs when each may take this long. */
 static int64_t scripts_with_slice(const char *slice) {
     enum { JOBS = 20000 };
-    setup_t d;
     char *settings = kept_printf("slice = \"%s\";", slice);
     setup_begin(&d, (fixture_options_t){.redis = settings, .config = "group = \"app\"; queues = ( { name = \"email\"; } );"});
     redis_ok(d.f.r, "EVAL %s 1 email:delayed %d", "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, 'job' .. i) end", JOBS);
@@ -268,7 +247,6 @@ Test(redis_dispatcher, batches_are_as_large_as_the_slice_allows, .timeout = 60) 
 /* The script reads all active jobs, which takes longer than redis.slice. Batches of one job would repeat that for each job. */
 Test(redis_dispatcher, many_active_jobs_of_bull_leave_batches_large, .timeout = 120) {
     enum { ACTIVE = 10000, DUE = 4000, MOST_SCRIPTS = DUE / 10 };
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.redis = "slice = \"100us\";",
                                         .config = "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; } );"});
     settle(&d);
@@ -281,5 +259,4 @@ Test(redis_dispatcher, many_active_jobs_of_bull_leave_batches_large, .timeout = 
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN bull:video:wait") == DUE, 60000));
     long long scripts = server_commandstat(d.f.server, "evalsha");
     cr_assert_lt(scripts, MOST_SCRIPTS, "%lld scripts", scripts);
-    setup_end(&d);
 }

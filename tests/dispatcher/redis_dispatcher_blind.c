@@ -10,37 +10,36 @@
 
 enum { POLL_MS = 100, NO_WAKE_RETRY_MS = 60000 };
 
+static setup_t d;
+
 /* Without tracking the subscriber has no use, so its connection stays closed. */
-static void expect_one_connection(setup_t *d, const char *refused) {
-    cr_assert(driver_until(&d->instance.driver, cluster_connections(d->f.r, "") == 1, 3000),
-              "while %s is refused: %d connections", refused, cluster_connections(d->f.r, ""));
-    cr_assert_eq(cluster_connections(d->f.r, "-dispatcher"), 1);
-    settle(d);
-    int ever = proxy_connections_total(d->f.proxy);
-    long before = proxy_requests(d->f.proxy, NULL);
+static void expect_one_connection(const char *refused) {
+    cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 1, 3000), "while %s is refused: %d connections",
+              refused, cluster_connections(d.f.r, ""));
+    cr_assert_eq(cluster_connections(d.f.r, "-dispatcher"), 1);
+    settle(&d);
+    int ever = proxy_connections_total(d.f.proxy);
+    long before = proxy_requests(d.f.proxy, NULL);
     int64_t start = wait_now_us();
-    cr_assert_leq(driver_run(&d->instance.driver, 500), most_steps(500), "the dispatcher spins while %s is refused", refused);
+    cr_assert_leq(driver_run(&d.instance.driver, 500), most_steps(500), "the dispatcher spins while %s is refused", refused);
     int64_t polls = (wait_now_us() - start) / 1000 / POLL_MS + 1;
-    cr_assert_leq(proxy_requests(d->f.proxy, NULL) - before, polls, "more requests than safety polls while %s is refused",
+    cr_assert_leq(proxy_requests(d.f.proxy, NULL) - before, polls, "more requests than safety polls while %s is refused",
                   refused);
-    cr_assert_eq(proxy_connections_total(d->f.proxy), ever);
-    cr_assert_eq(proxy_connections(d->f.proxy), 1);
+    cr_assert_eq(proxy_connections_total(d.f.proxy), ever);
+    cr_assert_eq(proxy_connections(d.f.proxy), 1);
 }
 
 /* The metric, and /readyz, which `status` reads. */
-static void expect_reported(const setup_t *d, bool tracking_refused) {
-    buffer_t json = {0};
-    health_t *health = health_new(d->instance.metrics, "app");
+static void expect_reported(bool tracking_refused) {
+    scoped(buffer_free) buffer_t json = {0};
+    scoped(health_drop) health_t *health = health_new(d.instance.metrics, "app");
     health_ready(health, &json);
-    cr_assert_eq(metric_get(&d->instance.metrics->tracking_refused), tracking_refused);
+    cr_assert_eq(metric_get(&d.instance.metrics->tracking_refused), tracking_refused);
     cr_assert(strstr(buffer_text(&json), tracking_refused ? "\"wakeups\", \"ok\": false" : "\"wakeups\", \"ok\": true"), "%s",
               buffer_text(&json));
-    buffer_free(&json);
-    health_free(health);
 }
 
 static void expect_tracking_refused(const char *refused, bool from_the_start) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.config = POLLING, .proxy = true});
     if (!from_the_start) {
         cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
@@ -49,32 +48,32 @@ static void expect_tracking_refused(const char *refused, bool from_the_start) {
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = refused, .error = "-NOPERM x", .times = -1});
     redis_ok(d.f.r, "ZADD email:delayed 1 first");
     expect_ready(&d, 1);
-    expect_one_connection(&d, refused);
+    expect_one_connection(refused);
     int64_t polls = metric_get(&d.instance.metrics->safety_polls);
     redis_ok(d.f.r, "ZADD email:delayed 1 second");
     expect_ready(&d, 2);
     cr_assert_gt(metric_get(&d.instance.metrics->safety_polls), polls, "only a poll can have found the job");
-    expect_one_connection(&d, refused);
+    expect_one_connection(refused);
     cr_assert_eq(fixture_log_count("redis refuses client tracking"), 1);
-    expect_reported(&d, true);
+    expect_reported(true);
     /* The user gets the right. */
     proxy_pass(d.f.proxy);
     fixture_step_boottime(NO_WAKE_RETRY_MS);
     cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->tracking_refused), 3000));
-    expect_reported(&d, false);
-    setup_end(&d);
+    expect_reported(false);
 }
 
-Test(redis_dispatcher, refused_tracking_leaves_one_connection) { expect_tracking_refused("CLIENT TRACKING", true); }
-Test(redis_dispatcher, a_refused_channel_leaves_one_connection) { expect_tracking_refused("SUBSCRIBE", true); }
+SUITE(redis_dispatcher_blind, , setup_end(&d));
+
+Test(redis_dispatcher_blind, refused_tracking_leaves_one_connection) { expect_tracking_refused("CLIENT TRACKING", true); }
+Test(redis_dispatcher_blind, a_refused_channel_leaves_one_connection) { expect_tracking_refused("SUBSCRIBE", true); }
 /* Not from the start: the proxy would also refuse the load of a script, because the script has these words too. */
-Test(redis_dispatcher, tracking_refused_later_leaves_one_connection) { expect_tracking_refused("CLIENT CACHING YES", false); }
+Test(redis_dispatcher_blind, tracking_refused_later_leaves_one_connection) { expect_tracking_refused("CLIENT CACHING YES", false); }
 
 /* The subscriber dies between SUBSCRIBE and CLIENT TRACKING. Redis replies with an error that looks like a refusal, but the next
  * attempt succeeds. The test gets the text from the server. */
-Test(redis_dispatcher, a_subscriber_that_dies_at_once_is_replaced) {
-    setup_t d;
+Test(redis_dispatcher_blind, a_subscriber_that_dies_at_once_is_replaced) {
     setup_begin(&d, (fixture_options_t){.proxy = true});
     redisReply *reply = redis_do(d.f.r, "CLIENT TRACKING ON REDIRECT 999999999 OPTIN NOLOOP");
     cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
@@ -89,48 +88,43 @@ Test(redis_dispatcher, a_subscriber_that_dies_at_once_is_replaced) {
     cr_assert_eq(metric_get(&of(&d, 0)->wakeups), 1, "only a wake-up can have found the job");
     cr_assert_eq(cluster_connections(d.f.r, ""), 2);
     cr_assert_eq(fixture_log_count("redis refuses client tracking"), 0);
-    setup_end(&d);
 }
 
-static void refuse_tracking(setup_t *d) {
-    proxy_rule(d->f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM x", .times = -1});
-    settle(d);
+static void refuse_tracking(void) {
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM x", .times = -1});
+    settle(&d);
 }
 
 /* Begins a blind dispatcher and waits until it has skipped one oversized entry at the head. */
-static void begin_oversized(setup_t *d) {
-    setup_begin(d, (fixture_options_t){.proxy = true,
-                                       .config = "group = \"app\"; dispatcher = { blind_poll = \"100ms\"; }; "
-                                                 "queues = ( { name = \"email\"; max_payload = \"1KiB\"; } );"});
-    refuse_tracking(d);
-    redis_ok(d->f.r, "EVAL %s 0", "return redis.call('ZADD', 'email:delayed', 1, string.rep('x', 2000))");
-    cr_assert(driver_until(&d->instance.driver, metric_get(&of(d, 0)->large) == 1, 10000));
+static void begin_oversized(void) {
+    setup_begin(&d, (fixture_options_t){.proxy = true,
+                                        .config = "group = \"app\"; dispatcher = { blind_poll = \"100ms\"; }; "
+                                                  "queues = ( { name = \"email\"; max_payload = \"1KiB\"; } );"});
+    refuse_tracking();
+    redis_ok(d.f.r, "EVAL %s 0", "return redis.call('ZADD', 'email:delayed', 1, string.rep('x', 2000))");
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->large) == 1, 10000));
 }
 
 /* An operator removes an oversized entry. The next job has its rank, which the polls skip. */
-Test(redis_dispatcher, a_job_in_the_place_of_an_oversized_entry_is_found) {
-    setup_t d;
-    begin_oversized(&d);
+Test(redis_dispatcher_blind, a_job_in_the_place_of_an_oversized_entry_is_found) {
+    begin_oversized();
     redis_ok(d.f.r, "DEL email:delayed");
     driver_run(&d.instance.driver, 500);
     redis_ok(d.f.r, "ZADD email:delayed 1 small");
     driver_run(&d.instance.driver, 500);
     fixture_step_boottime(NO_WAKE_RETRY_MS);
     expect_ready(&d, 1);
-    setup_end(&d);
 }
 
 /* The entry stays: it costs one read a minute, not one a poll. */
-Test(redis_dispatcher, an_oversized_entry_is_seldom_read_again) {
-    setup_t d;
-    begin_oversized(&d);
+Test(redis_dispatcher_blind, an_oversized_entry_is_seldom_read_again) {
+    begin_oversized();
     for (int i = 2; i < 5; i++) {
         driver_run(&d.instance.driver, 500);
         cr_assert_eq(metric_get(&of(&d, 0)->large), i - 1);
         fixture_step_boottime(NO_WAKE_RETRY_MS);
         cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->large) == i, 10000));
     }
-    setup_end(&d);
 }
 
 typedef struct {
@@ -146,15 +140,14 @@ static void *busy_main(void *arg) {
 }
 
 /* Queues of several locks are polled one by one. A poll of all takes longer than a tick. */
-Test(redis_dispatcher, a_slow_poll_reaches_the_last_queue, .timeout = 120) {
+Test(redis_dispatcher_blind, a_slow_poll_reaches_the_last_queue, .timeout = 120) {
     enum { QUEUES = 40 };
-    buffer_t config = {0};
+    scoped(buffer_free) buffer_t config = {0};
     buffer_str(&config, "group = \"app\"; lock = { scope = \"queue\"; }; dispatcher = { blind_poll = \"100ms\"; }; queues = (");
     for (int i = 0; i < QUEUES; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : " ", i);
     buffer_str(&config, " );");
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true, .config = buffer_text(&config)});
-    refuse_tracking(&d);
+    refuse_tracking();
     busy_t busy = {.r = redis_open(d.f.server)};
     pthread_t thread;
     cr_assert_eq(pthread_create(&thread, NULL, busy_main, &busy), 0);
@@ -164,6 +157,4 @@ Test(redis_dispatcher, a_slow_poll_reaches_the_last_queue, .timeout = 120) {
     pthread_join(thread, NULL);
     cr_assert(found, "the last queue is never polled");
     redis_close(busy.r);
-    buffer_free(&config);
-    setup_end(&d);
 }

@@ -72,7 +72,7 @@ static void step_hour(setup_t *d) {
 
 /* The reply to the first promote waits, and yet all promotes and the reads of all heads have reached Redis. */
 static void expect_one_round_trip(const char *config, int scripts, const char *last_head) {
-    setup_t d;
+    scoped(setup_end) setup_t d;
     begin(&d, (fixture_options_t){.config = config, .preload = "shim_clock"});
     add_for_later(&d);
     long promotes = proxy_requests(d.f.proxy, PROMOTES), heads = proxy_requests(d.f.proxy, last_head);
@@ -84,7 +84,6 @@ static void expect_one_round_trip(const char *config, int scripts, const char *l
     cr_assert_eq(proxy_requests(d.f.proxy, last_head) - heads, 1, "the heads are read behind the promotes");
     proxy_pass(d.f.proxy);
     cr_assert(driver_until(&d.instance.driver, all_ready(&d, -1), 15000));
-    setup_end(&d);
 }
 
 Test(redis_dispatcher_rounds, due_queues_share_a_round_trip) { expect_one_round_trip(GROUP SIX, 1, " 6 q0:delayed q1:delayed"); }
@@ -98,7 +97,7 @@ Test(redis_dispatcher_rounds, queues_of_several_locks_share_a_round_trip) {
 Test(redis_dispatcher_rounds, each_head_behind_the_promotes_is_of_its_own_queue) {
     static const char *const configs[] = {GROUP SIX, PER_TAG SIX};
     for (size_t i = 0; i < 2; i++) {
-        setup_t d;
+        scoped(setup_end) setup_t d;
         begin(&d, (fixture_options_t){.config = configs[i], .preload = "shim_clock"});
         add_for_later(&d);
         for (int hour = 0; hour < 2; hour++) {
@@ -107,13 +106,12 @@ Test(redis_dispatcher_rounds, each_head_behind_the_promotes_is_of_its_own_queue)
             settle(&d);
             redis_ok(d.f.r, "DEL q0 q1 q2 q3 q4 q5");
         }
-        setup_end(&d);
     }
 }
 
 /* Redis refuses one queue, which has this place among the promotes of one write. */
 static void expect_one_refused(int place, const char *refuse, const char *repair) {
-    setup_t d;
+    scoped(setup_end) setup_t d;
     begin(&d, (fixture_options_t){.redis = "slice = \"100ms\"; username = \"part\"; password = \"secret\";",
                                   .args = (const char *const[]){"--user", "part", "on", ">secret", "~*", "&*", "+@all", NULL}});
     settle(&d);
@@ -130,7 +128,6 @@ static void expect_one_refused(int place, const char *refuse, const char *repair
     cr_assert(driver_until(&d.instance.driver, all_ready(&d, -1), 15000), "q%d stays refused", place);
     settle(&d);
     expect_counted(&d, -1);
-    setup_end(&d);
 }
 
 static void expect_any_refused(const char *refuse, const char *repair) {
@@ -166,7 +163,7 @@ Test(redis_dispatcher_rounds, missing_rights_to_ready_at_any_place_concern_one_q
 Test(redis_dispatcher_rounds, a_retryable_error_at_any_place_delays_jobs_and_loses_none, .timeout = 120) {
     static const char *const errors[] = {"-OOM x", "-LOADING x", "-READONLY x"};
     for (int i = 0; i < PLACES; i++) {
-        setup_t d;
+        scoped(setup_end) setup_t d;
         begin(&d, (fixture_options_t){0});
         settle(&d);
         char *match = kept_printf("q%d:delayed q%d ", PLACE[i], PLACE[i]);
@@ -176,13 +173,12 @@ Test(redis_dispatcher_rounds, a_retryable_error_at_any_place_delays_jobs_and_los
         settle(&d);
         expect_counted(&d, -1);
         cr_assert_eq(proxy_fired(d.f.proxy), 1);
-        setup_end(&d);
     }
 }
 
 /* The connection is lost at the reply to each of the scripts that promote all queues. */
 static void expect_each_once_after_losses(const char *config, int scripts) {
-    setup_t d;
+    scoped(setup_end) setup_t d;
     begin(&d, (fixture_options_t){.config = config});
     settle(&d);
     for (int nth = 1; nth <= scripts; nth++) {
@@ -198,7 +194,6 @@ static void expect_each_once_after_losses(const char *config, int scripts) {
             settle(&d);
         }
     }
-    setup_end(&d);
 }
 
 Test(redis_dispatcher_rounds, a_connection_lost_at_any_reply_moves_each_job_once, .timeout = 120) {
@@ -207,7 +202,7 @@ Test(redis_dispatcher_rounds, a_connection_lost_at_any_reply_moves_each_job_once
 }
 
 Test(redis_dispatcher_rounds, a_cut_anywhere_moves_each_job_once, .timeout = 120) {
-    setup_t d;
+    scoped(setup_end) setup_t d;
     begin(&d, (fixture_options_t){0});
     settle(&d);
     for (long bytes = 0; bytes < 3000; bytes += 143) {
@@ -218,12 +213,11 @@ Test(redis_dispatcher_rounds, a_cut_anywhere_moves_each_job_once, .timeout = 120
         proxy_pass(d.f.proxy);
         settle(&d);
     }
-    setup_end(&d);
 }
 
 /* All promotes of the write are fenced: the dispatcher tells it once, and nothing moves. */
 Test(redis_dispatcher_rounds, a_lock_lost_before_a_write_is_told_once) {
-    setup_t d;
+    scoped(setup_end) setup_t d;
     begin(&d, (fixture_options_t){0});
     settle(&d);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
@@ -236,13 +230,12 @@ Test(redis_dispatcher_rounds, a_lock_lost_before_a_write_is_told_once) {
     expect_all_but(&d, -1);
     settle(&d);
     expect_counted(&d, -1);
-    setup_end(&d);
 }
 
 /* Another instance has the lock of one queue, whose term here was the second. The promotes before and behind are not fenced. */
 Test(redis_dispatcher_rounds, a_fenced_promote_at_any_place_concerns_one_queue, .timeout = 120) {
     for (int i = 0; i < PLACES; i++) {
-        setup_t d;
+        scoped(setup_end) setup_t d;
         begin(&d, (fixture_options_t){.config = PER_TAG SIX, .preload = "shim_clock"});
         size_t lost = d.f.keys->queues[PLACE[i]].lock;
         lease_t lease;
@@ -258,13 +251,12 @@ Test(redis_dispatcher_rounds, a_fenced_promote_at_any_place_concerns_one_queue, 
         char *promotes = kept_printf("4 sidecar:q%d:lock", PLACE[i]);
         cr_assert_eq(proxy_requests(d.f.proxy, promotes), 1, "the fenced reply ends another term than that of its promote");
         for (size_t lock = 0; lock < QUEUES; lock++) cr_assert_eq(lease_take_suspicion(d.instance.leases, lock), lock == lost);
-        setup_end(&d);
     }
 }
 
 /* The lease of one queue has ended; the others go on. */
 Test(redis_dispatcher_rounds, a_queue_without_a_lease_is_in_no_write) {
-    setup_t d;
+    scoped(setup_end) setup_t d;
     begin(&d, (fixture_options_t){.config = PER_TAG SIX});
     settle(&d);
     long before = proxy_requests(d.f.proxy, "q3:delayed");
@@ -275,14 +267,13 @@ Test(redis_dispatcher_rounds, a_queue_without_a_lease_is_in_no_write) {
     cr_assert_eq(proxy_requests(d.f.proxy, "q3:delayed"), before);
     instance_lead(&d.instance, d.f.r);
     expect_all_but(&d, -1);
-    setup_end(&d);
 }
 
 #define MAIL "example.Mail"
 
 /* Each dialect has a script of its own, and the replies keep their order. */
 Test(redis_dispatcher_rounds, dialects_share_a_round_trip) {
-    setup_t d;
+    scoped(setup_end) setup_t d;
     begin(&d, (fixture_options_t){.config = GROUP "queues = ( " QUEUE(0) ", { name = \"video\"; dialect = \"bull\"; }, { name = "
                                                                          "\"mail\"; dialect = \"delayed_queue\"; types = [\"" MAIL
                                                                          "\"]; }, " QUEUE(1) " );"});
@@ -312,7 +303,6 @@ Test(redis_dispatcher_rounds, dialects_share_a_round_trip) {
         }
         redis_ok(d.f.r, "DEL q0 q1 de_mail de_events de_delayed_events%s", broken ? "" : " bull:video:wait");
     }
-    setup_end(&d);
 }
 
 /* How often the text is in the requests. */
@@ -329,20 +319,19 @@ Test(redis_dispatcher_rounds, promotes_of_one_write_divide_the_slice) {
     static const char *const configs[] = {GROUP SIX, PER_TAG SIX}, *const slices[] = {" 99996 ", " 16666 "};
     static const int scripts[] = {1, QUEUES};
     for (int i = 0; i < 2; i++) {
-        setup_t d;
+        scoped(setup_end) setup_t d;
         begin(&d, (fixture_options_t){.config = configs[i], .preload = "shim_clock"});
         add_for_later(&d);
         step_hour(&d);
         cr_assert(driver_until(&d.instance.driver, all_ready(&d, -1), 15000));
         cr_assert_geq(count_in_log(&d, slices[i]), scripts[i], "config %d", i);
-        setup_end(&d);
     }
 }
 
 /* The first queue's backlog takes the time of a whole script. The next script begins with the queue behind it. */
 Test(redis_dispatcher_rounds, a_backlog_lets_the_next_queue_be_the_first) {
     enum { JOBS = 20000 };
-    setup_t d;
+    scoped(setup_end) setup_t d;
     begin(&d, (fixture_options_t){.redis = "slice = \"50us\";"});
     settle(&d);
     redis_ok(
@@ -354,5 +343,4 @@ Test(redis_dispatcher_rounds, a_backlog_lets_the_next_queue_be_the_first) {
     char *log = proxy_log(d.f.proxy), *second = strstr(log, " sidecar:app:lock q1:delayed ");
     cr_assert(second && strstr(second, " sidecar:app:lock q0:delayed "), "the other queues had to wait for the backlog");
     free(log);
-    setup_end(&d);
 }

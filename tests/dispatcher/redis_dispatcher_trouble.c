@@ -11,67 +11,67 @@ enum {
     FAULT_EVERY_MS = 5000, /* pause before the next request for the bad queue */
 };
 
+static setup_t d;
+
 /* The largest number of requests in `ms` while one of two queues has an error and the other one gets `jobs` jobs. */
-static int64_t most_asked(const setup_t *d, int jobs, int64_t ms) {
-    int64_t polls = ms / d->f.config->dispatcher.safety_poll_ms;
+static int64_t most_asked(int jobs, int64_t ms) {
+    int64_t polls = ms / d.f.config->dispatcher.safety_poll_ms;
     return ASKED_AT_FIRST + (int64_t)ASKED_PER_JOB * jobs + ASKED_PER_FAULT * (ms / FAULT_EVERY_MS) + polls;
 }
 
 /* Queue email has an error. Queue sms is served, and requests for email are rare. */
-static void expect_one_fault(setup_t *d, const char *repair) {
+static void expect_one_fault(const char *repair) {
     enum { JOBS = 3 };
-    long before = proxy_requests(d->f.proxy, "EVALSHA");
+    long before = proxy_requests(d.f.proxy, "EVALSHA");
     int64_t start = wait_now_us();
     for (int i = 1; i <= JOBS; i++) {
-        redis_ok(d->f.r, "ZADD sms:delayed 1 job%d", i);
-        cr_assert(driver_until(&d->instance.driver, redis_int(d->f.r, "LLEN sms") == i, 3000), "an error of email stops sms: %s",
+        redis_ok(d.f.r, "ZADD sms:delayed 1 job%d", i);
+        cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == i, 3000), "an error of email stops sms: %s",
                   fixture_log());
     }
-    cr_assert_leq(driver_run(&d->instance.driver, 300), 20, "the dispatcher spins");
-    long asked = proxy_requests(d->f.proxy, "EVALSHA") - before;
-    int64_t most = most_asked(d, JOBS, (wait_now_us() - start) / 1000);
+    cr_assert_leq(driver_run(&d.instance.driver, 300), 20, "the dispatcher spins");
+    long asked = proxy_requests(d.f.proxy, "EVALSHA") - before;
+    int64_t most = most_asked(JOBS, (wait_now_us() - start) / 1000);
     cr_assert_leq(asked, most, "%ld requests, but at most %lld are needed", asked, (long long)most);
-    size_t email = strcmp(d->f.keys->queues[0].config->name, "email") == 0 ? 0 : 1;
-    cr_assert_gt(metric_get(&of(d, email)->faults), 0);
-    cr_assert_eq(metric_get(&of(d, 1 - email)->faults), 0);
-    redis_ok(d->f.r, repair);
+    size_t email = strcmp(d.f.keys->queues[0].config->name, "email") == 0 ? 0 : 1;
+    cr_assert_gt(metric_get(&of(&d, email)->faults), 0);
+    cr_assert_eq(metric_get(&of(&d, 1 - email)->faults), 0);
+    redis_ok(d.f.r, repair);
     fixture_step_boottime(5001);
-    cr_assert(driver_until(&d->instance.driver, redis_int(d->f.r, "EXISTS email:delayed") == 0, 3000));
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "EXISTS email:delayed") == 0, 3000));
 }
 
-Test(redis_dispatcher, a_key_of_the_wrong_type_stops_no_other_queue) {
+SUITE(redis_dispatcher_trouble, , setup_end(&d));
+
+Test(redis_dispatcher_trouble, a_key_of_the_wrong_type_stops_no_other_queue) {
     static const char *const keys[] = {"email", "email:delayed", "sidecar:email:meta"};
     for (size_t i = 0; i < 3; i++) {
-        setup_t d;
         setup_begin(&d, (fixture_options_t){.config = TWO, .proxy = true});
         add_due(&d, 3);
         fixture_make_key(d.f.r, keys[i], "stream");
         char *repair = kept_printf("DEL %s", keys[i]);
-        expect_one_fault(&d, repair);
+        expect_one_fault(repair);
         setup_end(&d);
     }
 }
 
-Test(redis_dispatcher, a_queue_of_another_group_is_left_alone) {
-    setup_t d;
+Test(redis_dispatcher_trouble, a_queue_of_another_group_is_left_alone) {
     setup_begin(&d, (fixture_options_t){.config = TWO, .proxy = true});
     add_due(&d, 3);
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
-    expect_one_fault(&d, "DEL sidecar:email:meta");
+    expect_one_fault("DEL sidecar:email:meta");
     expect_each_once(&d, 3);
-    setup_end(&d);
 }
 
-Test(redis_dispatcher, missing_rights_to_one_queue_stop_no_other) {
+Test(redis_dispatcher_trouble, missing_rights_to_one_queue_stop_no_other) {
     static const char *const configs[] = {TWO, "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; };"
                                                "queues = ( { name = \"sms\"; }, { name = \"email\"; } );"};
     for (size_t i = 0; i < 2; i++) {
-        setup_t d;
         setup_begin(
             &d, (fixture_options_t){.config = configs[i], .proxy = true, .redis = "username = \"half\"; password = \"secret\";"});
         redis_ok(d.f.r, "ACL SETUSER half on >secret +@all &* ~sms ~sms:* ~sidecar:* ~email");
         add_due(&d, 3);
-        expect_one_fault(&d, "ACL SETUSER half ~email:*");
+        expect_one_fault("ACL SETUSER half ~email:*");
         expect_each_once(&d, 3);
         setup_end(&d);
     }
@@ -81,14 +81,13 @@ static const char *const RETRYABLE[] = {"-LOADING x",     "-MASTERDOWN x", "-BUS
                                         "-CLUSTERDOWN x", "-TRYAGAIN x",   "-MISCONF x", "-NOREPLICAS x"};
 enum { RETRYABLES = sizeof RETRYABLE / sizeof *RETRYABLE };
 
-ParameterizedTestParameters(redis_dispatcher, backs_off_after_retryable_errors) {
+ParameterizedTestParameters(redis_dispatcher_trouble, backs_off_after_retryable_errors) {
     static int numbers[RETRYABLES];
     for (int i = 0; i < RETRYABLES; i++) numbers[i] = i;
     return cr_make_param_array(int, numbers, RETRYABLES);
 }
 
-ParameterizedTest(int *number, redis_dispatcher, backs_off_after_retryable_errors) {
-    setup_t d;
+ParameterizedTest(int *number, redis_dispatcher_trouble, backs_off_after_retryable_errors) {
     setup_begin(&d, (fixture_options_t){.config = TWO, .proxy = true});
     settle(&d);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = RETRYABLE[*number], .times = -1});
@@ -105,11 +104,9 @@ ParameterizedTest(int *number, redis_dispatcher, backs_off_after_retryable_error
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == 1, 3000));
     expect_each_once(&d, 30);
     cr_assert_eq(metric_get(&of(&d, 0)->faults), 0);
-    setup_end(&d);
 }
 
-Test(redis_dispatcher, a_lost_reply_moves_each_job_once) {
-    setup_t d;
+Test(redis_dispatcher_trouble, a_lost_reply_moves_each_job_once) {
     setup_begin(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     for (int nth = 1; nth <= 6; nth++) { /* promotes and reads take turns */
@@ -122,11 +119,9 @@ Test(redis_dispatcher, a_lost_reply_moves_each_job_once) {
         proxy_pass(d.f.proxy);
     }
     cr_assert_geq(metric_get(&d.instance.metrics->reconnects), 6);
-    setup_end(&d);
 }
 
-Test(redis_dispatcher, a_cut_anywhere_moves_each_job_once) {
-    setup_t d;
+Test(redis_dispatcher_trouble, a_cut_anywhere_moves_each_job_once) {
     setup_begin(&d, (fixture_options_t){.proxy = true});
     settle(&d);
     for (long bytes = 0; bytes < 1500; bytes += 97) {
@@ -137,11 +132,9 @@ Test(redis_dispatcher, a_cut_anywhere_moves_each_job_once) {
         expect_each_once(&d, 35);
         proxy_pass(d.f.proxy);
     }
-    setup_end(&d);
 }
 
-Test(redis_dispatcher, goes_on_after_script_flush) {
-    setup_t d;
+Test(redis_dispatcher_trouble, goes_on_after_script_flush) {
     setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     for (int i = 1; i <= 3; i++) {
@@ -149,7 +142,6 @@ Test(redis_dispatcher, goes_on_after_script_flush) {
         redis_ok(d.f.r, "ZADD email:delayed 1 job%d", i);
         expect_ready(&d, i);
     }
-    setup_end(&d);
 }
 
 static void kill_named(redis_t *r, const char *name) {
@@ -159,9 +151,8 @@ static void kill_named(redis_t *r, const char *name) {
     redis_ok(r, "CLIENT KILL ID %lld", strtoll(at + 3, NULL, 10));
 }
 
-Test(redis_dispatcher, tracking_resumes_after_either_connection_is_killed) {
+Test(redis_dispatcher_trouble, tracking_resumes_after_either_connection_is_killed) {
     static const char *const names[] = {" name=queue-sidecar-wakeups ", " name=queue-sidecar-dispatcher "};
-    setup_t d;
     setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     for (int i = 1; i <= 6; i++) {
@@ -174,7 +165,6 @@ Test(redis_dispatcher, tracking_resumes_after_either_connection_is_killed) {
         expect_ready(&d, i + (i > 2 ? i - 2 : 0));
     }
     cr_assert_eq(metric_get(&of(&d, 0)->missed), 0);
-    setup_end(&d);
 }
 
 #define POLLING_TWO                                                                                                              \
@@ -182,8 +172,7 @@ Test(redis_dispatcher, tracking_resumes_after_either_connection_is_killed) {
 #define POLLING "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; }; queues = ( { name = \"email\"; } );"
 
 /* With NOLOOP Redis may evict our tracking entry without a message. The safety poll finds the change. */
-Test(redis_dispatcher, an_evicted_tracking_entry_loses_no_job) {
-    setup_t d;
+Test(redis_dispatcher_trouble, an_evicted_tracking_entry_loses_no_job) {
     setup_begin(&d, (fixture_options_t){.config = POLLING_TWO});
     redis_ok(d.f.r, "CONFIG SET tracking-table-max-keys 1");
     settle(&d);
@@ -193,11 +182,9 @@ Test(redis_dispatcher, an_evicted_tracking_entry_loses_no_job) {
         expect_ready(&d, i);
         cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == i, 3000));
     }
-    setup_end(&d);
 }
 
 static void expect_polling(const char *refused, bool from_the_start) {
-    setup_t d;
     setup_begin(&d, (fixture_options_t){.config = POLLING, .proxy = true});
     if (!from_the_start) settle(&d);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = refused, .error = "-NOPERM x", .times = -1});
@@ -211,7 +198,7 @@ static void expect_polling(const char *refused, bool from_the_start) {
     setup_end(&d);
 }
 
-Test(redis_dispatcher, the_safety_poll_serves_without_tracking) {
+Test(redis_dispatcher_trouble, the_safety_poll_serves_without_tracking) {
     expect_polling("CLIENT TRACKING", true);
     expect_polling("SUBSCRIBE", true);
     expect_polling("CLIENT ID", true);
@@ -219,8 +206,7 @@ Test(redis_dispatcher, the_safety_poll_serves_without_tracking) {
 }
 
 /* A full batch looks like the begin of a backlog, but nothing more is due. */
-Test(redis_dispatcher, the_safety_poll_serves_after_a_batch_that_took_all) {
-    setup_t d;
+Test(redis_dispatcher_trouble, the_safety_poll_serves_after_a_batch_that_took_all) {
     setup_begin(&d, (fixture_options_t){.proxy = true,
                                         .config = "group = \"app\"; dispatcher = { blind_poll = \"100ms\"; batch = 2; }; "
                                                   "queues = ( { name = \"email\"; } );"});
@@ -231,11 +217,9 @@ Test(redis_dispatcher, the_safety_poll_serves_after_a_batch_that_took_all) {
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 3 later");
     expect_ready(&d, 3);
-    setup_end(&d);
 }
 
-Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early) {
-    setup_t d;
+Test(redis_dispatcher_trouble, a_step_of_the_redis_clock_makes_no_job_early) {
     setup_begin(&d, (fixture_options_t){.config = POLLING, .preload = "shim_clock"});
     long long start = now_ms(d.f.r);
     redis_ok(d.f.r, "ZADD email:delayed %lld soon %lld hour", start + 200, start + 3600000);
@@ -250,20 +234,16 @@ Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early) {
     cr_assert_leq(metric_get(&of(&d, 0)->empty), 5);
     server_step_clock(d.f.server, 3600 * 1000);
     expect_ready(&d, 2);
-    setup_end(&d);
 }
 
-Test(redis_dispatcher, works_at_maxmemory) {
-    setup_t d;
+Test(redis_dispatcher_trouble, works_at_maxmemory) {
     setup_begin(&d, (fixture_options_t){0});
     add_due(&d, 50);
     redis_ok(d.f.r, "CONFIG SET maxmemory 1");
     expect_ready(&d, 50);
-    setup_end(&d);
 }
 
-Test(redis_dispatcher, a_frozen_server_does_not_delay_a_stop) {
-    setup_t d;
+Test(redis_dispatcher_trouble, a_frozen_server_does_not_delay_a_stop) {
     setup_begin(&d, (fixture_options_t){.redis = "timeout = \"60s\";"});
     settle(&d);
     add_due(&d, 5);
@@ -273,11 +253,9 @@ Test(redis_dispatcher, a_frozen_server_does_not_delay_a_stop) {
     driver_step(&d.instance.driver, 1);
     cr_assert_lt(wait_now_us() - start, INT64_C(20000) * wait_scaled_ms(1000));
     server_thaw(d.f.server);
-    setup_end(&d);
 }
 
-Test(redis_dispatcher, backs_off_while_redis_is_down) {
-    setup_t d;
+Test(redis_dispatcher_trouble, backs_off_while_redis_is_down) {
     setup_begin(&d, (fixture_options_t){0});
     settle(&d);
     server_kill(d.f.server);
@@ -288,13 +266,11 @@ Test(redis_dispatcher, backs_off_while_redis_is_down) {
     instance_lead(&d.instance, d.f.r);
     add_due(&d, 5);
     expect_ready(&d, 5);
-    setup_end(&d);
 }
 
 /* The preflight disables a queue whose keys belong to another dialect. Other queues are served, and so is this one after the
  * repair. */
-Test(redis_dispatcher, a_disabled_queue_is_skipped) {
-    setup_t d;
+Test(redis_dispatcher_trouble, a_disabled_queue_is_skipped) {
     setup_begin(&d, (fixture_options_t){.config = TWO});
     lease_disable_queue(d.instance.leases, 1, true);
     redis_ok(d.f.r, "ZADD sms:delayed 1 a");
@@ -304,5 +280,4 @@ Test(redis_dispatcher, a_disabled_queue_is_skipped) {
     cr_assert_eq(redis_int(d.f.r, "EXISTS sms"), 0);
     lease_disable_queue(d.instance.leases, 1, false);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN sms") == 1, 5000));
-    setup_end(&d);
 }

@@ -49,7 +49,7 @@ static size_t count(const char *text, const char *part) {
  * response. */
 static void expect_told(size_t refused, const char *fault, size_t changed, const char *change) {
     scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
-    health_t *health = health_new(metrics, "app");
+    scoped(health_drop) health_t *health = health_new(metrics, "app");
     char text[4096];
     scoped(buffer_free) buffer_t json = {0};
     snprintf(text, sizeof text, "%0*d\xc3\xa9\n", (int)refused, 0);
@@ -59,7 +59,6 @@ static void expect_told(size_t refused, const char *fault, size_t changed, const
     health_ready(health, &json);
     cr_expect(strstr(buffer_text(&json), fault), "%zu bytes: %s", refused, buffer_text(&json));
     cr_expect(strstr(buffer_text(&json), change), "%zu bytes: %s", changed, buffer_text(&json));
-    health_free(health);
 }
 
 /* The cut is between characters, and the text says that there is more. */

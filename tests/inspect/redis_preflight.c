@@ -107,14 +107,12 @@ Test(redis_preflight, refuses_a_replica) {
 static void run_while_moving(const char *config, const char *match) {
     f = fixture_start(&(fixture_options_t){.proxy = true, .config = config});
     f.config->redis.mode = REDIS_MODE_CLUSTER;
-    topology_t *cluster = topology_new(&f.config->redis);
-    conn_t *conn = conn_new(topology_shard(cluster, 0), "test", NULL);
+    scoped(topology_drop) topology_t *cluster = topology_new(&f.config->redis);
+    scoped(conn_drop) conn_t *conn = conn_new(topology_shard(cluster, 0), "test", NULL);
     cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = match, .error = "-ASK 7 10.0.0.5:6379", .times = 1});
     cr_assert_eq(preflight(&(preflight_call_t){conn, f.keys, add_result, &results, &f.error}), OUTCOME_OK);
     cr_assert_eq(proxy_fired(f.proxy), 1);
-    conn_free(conn);
-    topology_free(cluster);
 }
 
 Test(redis_preflight, a_slot_that_is_being_moved_refuses_no_right) {
@@ -330,7 +328,7 @@ Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout =
                                    "{ name = \"{sms}\"; heartbeat = \"off\"; protected_timeout = \"100ms\"; }"),
                     true);
     expect_results(&f, 0, 0, 0, NULL);
-    instance_t instance;
+    scoped(instance_stop) instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR);
     redis_ok(f.r, "ZADD {email}:delayed 1 a");
     cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN {email}") == 1, 5000));
@@ -343,7 +341,6 @@ Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout =
     cr_assert_eq(metric_get(&instance.metrics->leading), 2);
     char *errors = server_info(f.server, "errorstats");
     cr_assert_null(strstr(errors, "CROSSSLOT"), "%s", errors);
-    instance_stop(&instance);
 }
 
 Test(redis_preflight, warns_of_patterns_without_the_hash_tag_in_a_cluster, .timeout = 60) {

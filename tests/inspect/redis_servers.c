@@ -30,7 +30,7 @@ static bool loses(conn_t *conn) {
 }
 
 Test(redis_servers, a_primary_tells_of_its_replicas_and_its_eviction_policy) {
-    fixture_t f = fixture_start(&(fixture_options_t){.tcp = true});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.tcp = true});
     expect_primary(f.conn, "; 0 replicas; maxmemory-policy noeviction");
     cr_assert_not(loses(f.conn), "there is nothing to fail over to");
     scoped(server_drop) server_t *replica = replica_start(f.server, NULL);
@@ -43,11 +43,10 @@ Test(redis_servers, a_primary_tells_of_its_replicas_and_its_eviction_policy) {
     scoped(servers_free) servers_t servers = read_primary(f.conn);
     cr_assert_geq(servers.primaries[0].good_replicas, 0);
     cr_assert_str_eq(servers.primaries[0].mode, "standalone");
-    fixture_stop(&f);
 }
 
 Test(redis_servers, reports_the_end_of_the_sidecars_own_certificate) {
-    tls_fixture_t f = tls_start(NULL);
+    scoped(tls_stop) tls_fixture_t f = tls_start(NULL);
     certificate_t *own = certificate_new(NULL, (certificate_spec_t){.common_name = "own", .until_s = 10 * DAY_S});
     certificate_write(own, NULL, f.dir, "own");
     redis_ok(f.r, "CONFIG SET tls-auth-clients no"); /* own.crt is of no CA */
@@ -63,11 +62,10 @@ Test(redis_servers, reports_the_end_of_the_sidecars_own_certificate) {
     cr_assert_not_null(strstr(buffer_text(&text), "the certificate of the sidecar (redis.tls_cert_file) ends in "), "%s",
                        buffer_text(&text));
     certificate_free(own);
-    tls_stop(&f);
 }
 
 Test(redis_servers, a_primary_tells_its_tls_version_and_the_end_of_its_certificate) {
-    tls_fixture_t f = tls_start(NULL);
+    scoped(tls_stop) tls_fixture_t f = tls_start(NULL);
     char *redis = kept_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_min = \"1.3\";", f.dir);
     scoped(tls_client_free) tls_client_t client = tls_client("127.0.0.1", server_tls_port(f.server), redis);
     cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
@@ -79,12 +77,11 @@ Test(redis_servers, a_primary_tells_its_tls_version_and_the_end_of_its_certifica
     cr_assert_eq(servers_certificate_ends(&servers, now_ms + 15 * (int64_t)DAY_S * 1000, &text), 0);
     cr_assert_gt(servers_certificate_ends(&servers, now_ms + 17 * (int64_t)DAY_S * 1000, &text), 0, "it lasts for 30 days");
     cr_assert_leq(llabs(metric_get(&topology_metrics(client.topology)->certificate_end_s) - now_ms / 1000 - 30 * DAY_S), 60);
-    tls_stop(&f);
 }
 
 /* The metric covers the client's certificate, which Redis does not know; the texts are about the server. */
 Test(redis_servers, the_clients_certificate_may_end_first) {
-    tls_fixture_t f = tls_start(NULL);
+    scoped(tls_stop) tls_fixture_t f = tls_start(NULL);
     certificate_t *own =
         certificate_new(NULL, (certificate_spec_t){.common_name = "client", .from_s = -DAY_S, .until_s = 10 * (int64_t)DAY_S});
     certificate_write(own, NULL, f.dir, "own");
@@ -97,15 +94,13 @@ Test(redis_servers, the_clients_certificate_may_end_first) {
     cr_assert_leq(llabs(conn_certificate_end(client.conn) - now_s - 30 * (int64_t)DAY_S), 60);
     cr_assert_leq(llabs(metric_get(&topology_metrics(client.topology)->certificate_end_s) - now_s - 10 * (int64_t)DAY_S), 60);
     certificate_free(own);
-    tls_stop(&f);
 }
 
 Test(redis_servers, a_refused_info_leaves_numbers_unknown) {
-    fixture_t f = fixture_start(NULL);
+    scoped(fixture_stop) fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "ACL SETUSER default -info");
     expect_primary(f.conn, "");
     cr_assert_not(loses(f.conn));
-    fixture_stop(&f);
 }
 
 Test(redis_servers, sentinels_tell_who_they_name_and_who_is_silent, .timeout = 60) {

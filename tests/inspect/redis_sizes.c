@@ -124,7 +124,7 @@ Test(redis_sizes, recognizes_a_sentinel_in_lists_of_any_length) {
 
 Test(redis_sizes, does_not_count_the_sentinel_of_a_running_monitor) {
     f = setup("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " EMAIL " );");
-    instance_t instance;
+    scoped(instance_stop) instance_t instance;
     redis_ok(f.r, "RPUSH email:backup job");
     instance_start(&instance, f.keys, INSTANCE_MONITOR);
     instance_lead(&instance, f.r);
@@ -139,7 +139,6 @@ Test(redis_sizes, does_not_count_the_sentinel_of_a_running_monitor) {
     redis_ok(f.r, "DEL sidecar:email:sentinel"); /* the bytes still identify the sentinel */
     c = read_first(&f);
     expect_sizes(&c, 0, 0, 0);
-    instance_stop(&instance);
 }
 
 #define KMQUEUE                                                                                                                  \

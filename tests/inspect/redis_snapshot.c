@@ -56,7 +56,7 @@ Test(redis_snapshot, names_leaders_and_copies) {
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", other, &f.error), OUTCOME_OK, "%s", f.error.text);
     redis_ok(f.r, "HSET sidecar:email:auditors stranger nonsense");
     char *before = fixture_digest(f.r);
-    snapshot_t view = read_snapshot(&f);
+    scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
     cr_assert_str_eq(view.locks[0].holder, "T1");
     cr_assert_str_eq(view.locks[0].leader, instance_name());
     cr_assert(view.locks[0].pttl_ms > 0 && view.locks[0].pttl_ms <= 60000);
@@ -82,7 +82,6 @@ Test(redis_snapshot, names_leaders_and_copies) {
     cr_assert_str_empty(view.locks[0].leader);
     cr_assert_eq(view.locks[0].since_ms, 0);
     cr_assert_not(view.queues[0].served);
-    snapshot_free(&view);
 }
 
 static int64_t uncopied(void) {
@@ -209,12 +208,10 @@ Test(redis_snapshot, growth_of_ready_counts_only_while_it_is_recent) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *field = kept_printf("%lld 300000 11", cluster_ms(f.r) - rows[i].ago_ms);
         redis_ok(f.r, "HSET sidecar:email:meta ready_grows %s", field);
-        snapshot_t view = read_snapshot(&f);
+        scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
         cr_assert(view.queues[0].grows_ms == rows[i].grows_ms && view.queues[0].grows_to == rows[i].grows_to, "row %zu", i);
-        snapshot_free(&view);
     }
     redis_ok(f.r, "HSET sidecar:email:meta ready_grows foreign");
-    snapshot_t view = read_snapshot(&f);
+    scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
     cr_assert_eq(view.queues[0].grows_ms, 0);
-    snapshot_free(&view);
 }

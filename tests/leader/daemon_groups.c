@@ -7,7 +7,7 @@
 
 /* Ends a group by this signal. Returns how many ms later the other group has promoted a job of its queue. */
 static int64_t other_group_takes_over(int signal) {
-    cluster_t s = cluster_begin(NULL);
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     daemon_t *one = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "g1", .queues = QUEUE("q")});
     daemon_t *two = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "g2", .queues = QUEUE("p") ", " QUEUE("q")});
     cr_assert(daemon_wait_log(two, "another group owns this queue", 10000));
@@ -29,7 +29,6 @@ static int64_t other_group_takes_over(int signal) {
     cluster_works(&s, "q");
     cluster_works(&s, "p");
     redis_expect(s.r, "g2", "HGET sidecar:q:meta group");
-    cluster_end(&s);
     return ms;
 }
 
@@ -37,15 +36,15 @@ static int64_t other_group_takes_over(int signal) {
  * s. The last 3 s tolerate a slow machine. */
 enum { TAKEN_OVER_MS = 5000 + 2 * 3000 + 3000 };
 
-Test(daemon_queues, queue_of_a_stopped_group_is_taken_over) {
+Test(daemon_groups, queue_of_a_stopped_group_is_taken_over) {
     cr_assert_leq(other_group_takes_over(SIGTERM), wait_scaled_ms(TAKEN_OVER_MS));
 }
-Test(daemon_queues, queue_of_a_dead_group_is_taken_over) {
+Test(daemon_groups, queue_of_a_dead_group_is_taken_over) {
     cr_assert_leq(other_group_takes_over(SIGKILL), wait_scaled_ms(TAKEN_OVER_MS));
 }
 
-Test(daemon_queues, standby_reports_queues_its_leader_skips) {
-    cluster_t s = cluster_begin(NULL);
+Test(daemon_groups, standby_reports_queues_its_leader_skips) {
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q")});
     daemon_t *d = cluster_sidecar(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q") ", " QUEUE("extra") ", " QUEUE("more")});
     cr_assert(daemon_wait_log(d, "leader does not serve some queues of this instance", 5000));
@@ -54,7 +53,6 @@ Test(daemon_queues, standby_reports_queues_its_leader_skips) {
     cr_assert(daemon_wait_log(d, "\"unserved\":2", 5000));
     /* The standby checks the lock often, but repeats this line seldom. */
     cr_assert(cluster_stays(daemon_log_count(d, "leader does not serve") == 1, 8500));
-    cluster_end(&s);
 }
 
 enum { QUEUES = 4 };
@@ -74,8 +72,8 @@ static void all_are_served(cluster_t *s) {
     }
 }
 
-Test(daemon_queues, each_queue_may_have_its_own_lock) {
-    cluster_t s = cluster_begin(NULL);
+Test(daemon_groups, each_queue_may_have_its_own_lock) {
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     daemon_t *one = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = QUEUE("a") ", " QUEUE("b")});
     daemon_t *two = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = ALL});
     cr_assert(wait_for(led_by(&s, one) == 2 && led_by(&s, two) == 2, 5000)); /* two locks each */
@@ -94,5 +92,4 @@ Test(daemon_queues, each_queue_may_have_its_own_lock) {
     cr_assert_eq(daemon_wait_exit(two, 5000).code, 0);
     cr_assert_eq(daemon_log_count(two, "released the lock"), QUEUES);
     all_are_served(&s);
-    cluster_end(&s);
 }

@@ -7,17 +7,18 @@
 #define LEADING  "\"msg\":\"leading\""
 #define STANDING "\"msg\":\"standing by\""
 
-static int count_all(const cluster_t *s, const char *text) {
+static cluster_t s;
+
+static int count_all(const char *text) {
     int count = 0;
-    for (size_t i = 0; i < s->count; i++) count += daemon_log_count(s->sidecars[i], text);
+    for (size_t i = 0; i < s.count; i++) count += daemon_log_count(s.sidecars[i], text);
     return count;
 }
 
 /* Starts so many sidecars and returns how many of them have led after more than a TTL. */
 static int leaders_of(int sidecars) {
-    cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < sidecars; i++) cluster_sidecar(&s, (sidecar_t){.ttl = "4s"});
-    cr_assert(wait_for(count_all(&s, LEADING) + count_all(&s, STANDING) >= sidecars, 10000));
+    cr_assert(wait_for(count_all(LEADING) + count_all(STANDING) >= sidecars, 10000));
     daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
     char *token = redis_str(s.r, "GET sidecar:g:lock");
     for (int i = 0; i < sidecars; i++) {
@@ -28,10 +29,10 @@ static int leaders_of(int sidecars) {
     cr_assert(cluster_stays(cluster_leader(&s, "g") == leader, 4500));
     redis_expect(s.r, token, "GET sidecar:g:lock");
     cluster_works(&s, "q");
-    int leaders = count_all(&s, LEADING);
-    cluster_end(&s);
-    return leaders;
+    return count_all(LEADING);
 }
+
+SUITE(daemon_leader, s = cluster_begin(NULL), cluster_end(&s));
 
 Test(daemon_leader, one_of_two_instances_leads) { cr_assert_eq(leaders_of(2), 1); }
 Test(daemon_leader, one_of_five_instances_leads) { cr_assert_eq(leaders_of(5), 1); }
@@ -39,7 +40,6 @@ Test(daemon_leader, one_of_five_instances_leads) { cr_assert_eq(leaders_of(5), 1
 /* Two takeovers must be in time. Up to 12 rounds, because the machine may pause in one. */
 Test(daemon_leader, killed_leader_is_replaced_within_ttl_plus_1s, .timeout = 120) {
     int64_t took_ms = 0;
-    cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < 3; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "1s"});
     int in_time = 0;
     for (int round = 0; round < 12 && in_time < 2; round++) {
@@ -55,7 +55,6 @@ Test(daemon_leader, killed_leader_is_replaced_within_ttl_plus_1s, .timeout = 120
             daemon_restart(leader); /* not in the last round: a sidecar that has just started may not block signals yet */
     }
     cr_assert_eq(in_time, 2, "takeover and first promotion took %lld ms", (long long)took_ms);
-    cluster_end(&s);
 }
 
 /* Most takeovers must be in time: of 5 rounds, or of up to 15, because the machine may pause in some. Every takeover must come
@@ -64,7 +63,6 @@ Test(daemon_leader, terminated_leader_is_replaced_within_200ms) {
     enum { LEAST = 5, MOST = 15 };
     int64_t longest_ms = 0;
     int rounds = 0, in_time = 0;
-    cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < 3; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
     for (; rounds < LEAST || (2 * in_time <= rounds && rounds < MOST); rounds++) {
         daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
@@ -87,34 +85,30 @@ Test(daemon_leader, terminated_leader_is_replaced_within_200ms) {
     cr_assert_gt(2 * in_time, rounds, "%d of %d takeovers were in time, the longest took %lld ms", in_time, rounds,
                  (long long)longest_ms);
     cr_assert_leq(longest_ms, wait_scaled_ms(10000), "a takeover took %lld ms", (long long)longest_ms);
-    cluster_end(&s);
 }
 
-static bool leads_all(cluster_t *s, const daemon_t *d, int locks) {
+static bool leads_all(const daemon_t *d, int locks) {
     bool all = true;
     for (int i = 0; all && i < locks; i++) {
         char name[16];
         snprintf(name, sizeof name, "q%d", i);
-        all = cluster_leader(s, name) == d;
+        all = cluster_leader(&s, name) == d;
     }
     return all;
 }
 
 Test(daemon_leader, standby_takes_all_locks_after_sigterm) {
     enum { LOCKS = 30 };
-    cluster_t s = cluster_begin(NULL);
     char *queues = cluster_queues("", "q", LOCKS);
     for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .scope = "queue", .queues = queues});
-    cr_assert(wait_for(leads_all(&s, s.sidecars[0], LOCKS), 5000));
+    cr_assert(wait_for(leads_all(s.sidecars[0], LOCKS), 5000));
     cr_assert(wait_for(daemon_log_count(s.sidecars[1], STANDING) == LOCKS, 5000));
     daemon_terminate(s.sidecars[0], 5000);
-    cr_assert(wait_for(leads_all(&s, s.sidecars[1], LOCKS), 5000), "the locks have to expire");
+    cr_assert(wait_for(leads_all(s.sidecars[1], LOCKS), 5000), "the locks have to expire");
     cluster_works(&s, "q7");
-    cluster_end(&s);
 }
 
 Test(daemon_leader, stopping_standby_publishes_nothing) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *leader = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
     daemon_t *standby = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
     char *token = redis_str(s.r, "GET sidecar:g:lock");
@@ -123,11 +117,9 @@ Test(daemon_leader, stopping_standby_publishes_nothing) {
     cr_assert_eq(daemon_log_count(standby, "released the lock"), 0);
     cr_assert(cluster_stays(cluster_leader(&s, "g") == leader, 700));
     redis_expect(s.r, token, "GET sidecar:g:lock");
-    cluster_end(&s);
 }
 
 Test(daemon_leader, paused_leader_becomes_standby) {
-    cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "4s"});
     daemon_t *old = cluster_await_leader(&s, "g", NULL, 5000);
     cluster_works(&s, "q");
@@ -148,7 +140,6 @@ Test(daemon_leader, paused_leader_becomes_standby) {
     cluster_works(&s, "q");
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
-    cluster_end(&s);
 }
 
 #define PEEK "1 q:delayed"
@@ -159,10 +150,10 @@ static bool no_peek(proxy_t *proxy) {
 }
 
 /* Delays a job and waits until the dispatcher behind the proxy knows when to promote it. */
-static void delay_seen(cluster_t *s, proxy_t *proxy, const char *job, int64_t delay_ms) {
+static void delay_seen(proxy_t *proxy, const char *job, int64_t delay_ms) {
     cr_assert(wait_for(no_peek(proxy) && no_peek(proxy), 10000)); /* requests for earlier jobs are over */
     long peeks = proxy_requests(proxy, PEEK);
-    cluster_delay(s->r, "q", job, delay_ms);
+    cluster_delay(s.r, "q", job, delay_ms);
     cr_assert(wait_for(proxy_requests(proxy, PEEK) > peeks, 5000));
     cr_assert(wait_for(no_peek(proxy) && no_peek(proxy), 10000));
 }
@@ -170,8 +161,7 @@ static void delay_seen(cluster_t *s, proxy_t *proxy, const char *job, int64_t de
 /* The old leader sends a promote before its lease ends. It arrives after the takeover: only the fence in the script can refuse
  * it. */
 Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
-    cluster_t s = cluster_begin(NULL);
-    proxy_t *proxy = proxy_start(server_socket(s.server));
+    scoped(proxy_drop) proxy_t *proxy = proxy_start(server_socket(s.server));
     daemon_t *old =
         cluster_sidecar_up(&s, (sidecar_t){.ttl = "10s", .socket = proxy_socket(proxy), .redis = "timeout = \"1m\";"});
     daemon_t *fresh = cluster_sidecar_up(&s, (sidecar_t){.ttl = "1m"});
@@ -179,7 +169,7 @@ Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
     char *job = NULL;
     do { /* once more, if the machine paused until the job was due */
         proxy_pass(proxy);
-        delay_seen(&s, proxy, "one", 4000);
+        delay_seen(proxy, "one", 4000);
         proxy_stall(proxy, PROXY_UP);
     } while (redis_int(s.r, "LLEN q") && (job = cluster_take(s.r, "q", 1000)));
     int64_t up = proxy_bytes(proxy, PROXY_UP);
@@ -200,8 +190,6 @@ Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
     cr_assert_str_eq(job, "two");
     daemon_stop(old);
     s.sidecars[0] = s.sidecars[--s.count];
-    proxy_stop(proxy);
-    cluster_end(&s);
 }
 
 #define ACQUIRE " sidecar:g:lock sidecar:g:queues "
@@ -209,8 +197,7 @@ Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
 /* The reply to acquire is lost: the sidecar holds the lock without knowing it. With the same token it acquires the lock again, or
  * releases it at its end. Returns how many locks are left. */
 static long long reply_to_acquire_is_lost(bool then_ends) {
-    cluster_t s = cluster_begin(NULL);
-    proxy_t *proxy = proxy_start(server_socket(s.server));
+    scoped(proxy_drop) proxy_t *proxy = proxy_start(server_socket(s.server));
     proxy_rule(proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = ACQUIRE});
     daemon_t *d = cluster_sidecar(&s, (sidecar_t){.ttl = "1m", .socket = proxy_socket(proxy)});
     cr_assert(wait_for(proxy_fired(proxy) == 1, 5000));
@@ -225,8 +212,6 @@ static long long reply_to_acquire_is_lost(bool then_ends) {
     }
     long long locks = redis_int(s.r, "EXISTS sidecar:g:lock");
     if (s.count) daemon_free(s.sidecars[--s.count]);
-    proxy_stop(proxy);
-    cluster_end(&s);
     return locks;
 }
 
@@ -235,7 +220,8 @@ Test(daemon_leader, lock_that_may_be_held_is_released) { cr_assert_eq(reply_to_a
 
 /* The time in ms until the sidecar ends after a second SIGTERM, while Redis is frozen. */
 static int64_t end_ms_after_second_signal(void) {
-    cluster_t s = cluster_begin(NULL);
+    cluster_end(&s); /* each try has a server of its own */
+    s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
     cluster_works(&s, "q");
     server_freeze(s.server);
@@ -245,7 +231,6 @@ static int64_t end_ms_after_second_signal(void) {
     daemon_exit_t end = daemon_terminate(d, 5000);
     cr_assert_eq(end.signal, SIGTERM, "code %d, signal %d", end.code, end.signal);
     server_thaw(s.server);
-    cluster_end(&s);
     return end.ms;
 }
 
@@ -255,7 +240,8 @@ Test(daemon_leader, second_signal_exits_at_once, .timeout = 60) {
 
 /* The time in ms until the sidecar ends after one SIGTERM, while Redis is frozen. `noticed`: its lease has expired before. */
 static int64_t end_ms_with_frozen_redis(bool noticed) {
-    cluster_t s = cluster_begin(NULL);
+    cluster_end(&s); /* each try has a server of its own */
+    s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = noticed ? "600ms" : "20s"});
     cluster_works(&s, "q");
     cluster_delay(s.r, "q", "in flight", noticed ? 0 : 200);
@@ -267,7 +253,6 @@ static int64_t end_ms_with_frozen_redis(bool noticed) {
     daemon_exit_t end = daemon_terminate(d, 10000);
     cr_assert_eq(end.code, 0, "code %d, signal %d", end.code, end.signal);
     server_thaw(s.server);
-    cluster_end(&s);
     return end.ms;
 }
 
@@ -281,7 +266,6 @@ Test(daemon_leader, sigterm_exits_after_redis_froze_for_long, .timeout = 60) {
 Test(daemon_leader, connections_stay_within_the_limit) {
     enum { LEADERS = 6, STANDBYS = 3 };
     const sidecar_t spec = {.ttl = "4s", .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; }"};
-    cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, spec);
     cluster_works(&s, "q");
     /* leader 1, auditor 1, dispatcher 2, monitor 2 */
@@ -295,14 +279,13 @@ Test(daemon_leader, connections_stay_within_the_limit) {
         cr_assert_leq(all, LEADERS + STANDBYS * standbys, "%d connections", all);
     }
     cr_assert(cluster_stays(cluster_connections(s.r, "") <= LEADERS + 3 * STANDBYS, 4500));
-    cluster_end(&s);
 }
 
 /* With the default TTL and safety poll. */
 Test(daemon_leader, idle_instances_send_few_requests, .timeout = 120) {
     enum { WINDOW_MS = 12000 };
-    cluster_t s = cluster_begin(NULL);
-    proxy_t *of_leader = proxy_start(server_socket(s.server)), *of_standby = proxy_start(server_socket(s.server));
+    scoped(proxy_drop) proxy_t *of_leader = proxy_start(server_socket(s.server)),
+                               *of_standby = proxy_start(server_socket(s.server));
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "20s", .socket = proxy_socket(of_leader)});
     cluster_works(&s, "q");
     daemon_t *standby = cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "20s", .socket = proxy_socket(of_standby)});
@@ -324,7 +307,4 @@ Test(daemon_leader, idle_instances_send_few_requests, .timeout = 120) {
     }
     cr_assert(little);
     while (s.count) daemon_stop(s.sidecars[--s.count]);
-    proxy_stop(of_leader);
-    proxy_stop(of_standby);
-    cluster_end(&s);
 }

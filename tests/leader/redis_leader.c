@@ -186,10 +186,11 @@ Test(redis_leader, living_leader_survives_a_clock_step) {
 
 Test(redis_leader, standby_names_queues_its_leader_skips) {
     f = setup(false);
-    config_t *wider = fixture_config("redis = { socket = \"%s\"; }; group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; };"
-                                     "queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
-                                     server_socket(f.server));
-    keyspace_t *keys = keyspace_new(wider);
+    scoped(config_drop) config_t *wider =
+        fixture_config("redis = { socket = \"%s\"; }; group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; };"
+                       "queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
+                       server_socket(f.server));
+    scoped(keyspace_drop) keyspace_t *keys = keyspace_new(wider);
     instance_start(&one, f.keys, INSTANCE_LEADER);
     instance_start(&two, keys, INSTANCE_LEADER);
     cr_leads(&one);
@@ -201,16 +202,15 @@ Test(redis_leader, standby_names_queues_its_leader_skips) {
     cr_leads(&two);
     cr_assert_eq(metric_get(&two.metrics->unserved), 0);
     instance_stop(&two);
-    keyspace_free(keys);
-    config_free(wider);
 }
 
 Test(redis_leader, queue_is_claimed_only_from_a_group_without_leader) {
     f = setup(false);
-    config_t *other = fixture_config("redis = { socket = \"%s\"; }; group = \"other\"; lock = { ttl = \"" TTL_TEXT "\"; };"
-                                     "queues = ( { name = \"sms\"; }, { name = \"email\"; } );",
-                                     server_socket(f.server));
-    keyspace_t *keys = keyspace_new(other);
+    scoped(config_drop) config_t *other =
+        fixture_config("redis = { socket = \"%s\"; }; group = \"other\"; lock = { ttl = \"" TTL_TEXT "\"; };"
+                       "queues = ( { name = \"sms\"; }, { name = \"email\"; } );",
+                       server_socket(f.server));
+    scoped(keyspace_drop) keyspace_t *keys = keyspace_new(other);
     instance_start(&one, f.keys, INSTANCE_LEADER);
     instance_start(&two, keys, INSTANCE_LEADER);
     cr_leads(&one);
@@ -226,8 +226,6 @@ Test(redis_leader, queue_is_claimed_only_from_a_group_without_leader) {
     cr_assert_eq(metric_get(&two.metrics->unserved), 0);
     redis_expect(f.r, "other", "HGET sidecar:email:meta group");
     instance_stop(&two);
-    keyspace_free(keys);
-    config_free(other);
 }
 
 static const char *const PASSING[] = {"-LOADING x",     "-MASTERDOWN x", "-BUSY x",    "-READONLY x",

@@ -47,12 +47,10 @@ static void later(void) { fixture_step_boottime(5000); }
 
 /* Whether /readyz is 200 and its text contains `text`. */
 static bool readyz_reports(instance_t *instance, const char *text) {
-    health_t *health = health_new(instance->metrics, "g");
-    buffer_t json = {0};
+    scoped(health_drop) health_t *health = health_new(instance->metrics, "g");
+    scoped(buffer_free) buffer_t json = {0};
     cr_assert(health_ready(health, &json), "not ready although other queues are served: %s", buffer_text(&json));
     bool found = strstr(buffer_text(&json), text) != NULL;
-    buffer_free(&json);
-    health_free(health);
     return found;
 }
 
@@ -137,12 +135,12 @@ Test(redis_leader_disabled, queue_of_a_foreign_system_is_enabled_when_that_is_go
 
 /* Of two queues of one dialect only the queue that needs the refused command is disabled. */
 Test(redis_leader_disabled, repaired_queue_is_enabled_again) {
-    fixture_t f = fixture_start(&(fixture_options_t){
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"a\"; dialect = \"private_queues\"; main = "
                   "\"one\"; private = \"one-*\"; }, { name = \"b\"; dialect = \"private_queues\"; main = \"two\"; registry = "
                   "\"two:workers\"; } );",
         .closed = true});
-    instance_t instance;
+    scoped(instance_stop) instance_t instance;
     redis_ok(f.r, "ACL SETUSER default -sscan");
     instance_start(&instance, f.keys, INSTANCE_LEADER);
     cr_assert(driver_until(&instance.driver, leads(&instance), 10000), "%s", fixture_log());
@@ -152,8 +150,6 @@ Test(redis_leader_disabled, repaired_queue_is_enabled_again) {
     later();
     cr_assert(driver_until(&instance.driver, !lease_queue_disabled(instance.leases, 1), 10000), "%s", fixture_log());
     cr_assert(!lease_queue_disabled(instance.leases, 0), "a recheck has disabled a queue that was enabled");
-    instance_stop(&instance);
-    fixture_stop(&f);
 }
 
 /* Without a command that every queue needs, the instance does not lead. */
@@ -193,8 +189,8 @@ Test(redis_leader_disabled, lost_recheck_changes_nothing) {
 
 /* The standby's preflight was long ago. After the takeover it must check again before it serves queues. */
 Test(redis_leader_disabled, handed_over_leader_checks_before_it_serves) {
-    fixture_t f = setup();
-    instance_t one, two;
+    scoped(fixture_stop) fixture_t f = setup();
+    scoped(instance_stop) instance_t one, two;
     instance_start(&one, f.keys, INSTANCE_LEADER);
     cr_assert(driver_until(&one.driver, leads(&one), 10000));
     redis_ok(f.r, "ACL SETUSER default -zcount");
@@ -205,7 +201,4 @@ Test(redis_leader_disabled, handed_over_leader_checks_before_it_serves) {
     fixture_step_boottime(6000);
     leader_finish(one.leader);
     cr_assert(driver_until(&two.driver, redis_int(f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
-    instance_stop(&one);
-    instance_stop(&two);
-    fixture_stop(&f);
 }

@@ -168,12 +168,10 @@ Test(redis_leader_preflight, refused_lock_costs_no_other_lock) {
 }
 
 static bool readyz_reports(const char *text) {
-    health_t *health = health_new(d.instance.metrics, "app");
-    buffer_t json = {0};
+    scoped(health_drop) health_t *health = health_new(d.instance.metrics, "app");
+    scoped(buffer_free) buffer_t json = {0};
     health_ready(health, &json);
     bool found = strstr(buffer_text(&json), text) != NULL;
-    buffer_free(&json);
-    health_free(health);
     return found;
 }
 

@@ -54,7 +54,7 @@ SUITE(redis_leader_renewal, , fixture_stop(&f));
 /* The first reply is held until the server has got all renewals. */
 Test(redis_leader_renewal, no_renewal_waits_for_the_reply_to_another) {
     f = begin();
-    instance_t instance;
+    scoped(instance_stop) instance_t instance;
     pthread_t thread;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
     lead_all(&instance);
@@ -70,12 +70,11 @@ Test(redis_leader_renewal, no_renewal_waits_for_the_reply_to_another) {
     cr_assert(driver_until(&instance.driver, fresh_locks(&instance) == LOCKS, 5000));
     cr_assert_eq(renewals(&f), holder.wanted);
     cr_assert_eq(metric_get(&instance.metrics->terms), LOCKS);
-    instance_stop(&instance);
 }
 
 Test(redis_leader_renewal, a_refused_renewal_delays_no_other) {
     f = begin();
-    instance_t instance;
+    scoped(instance_stop) instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
     lead_all(&instance);
     for (int i = 0; i < 2; i++) { /* a renewal, or the script of a release, has one key */
@@ -90,12 +89,11 @@ Test(redis_leader_renewal, a_refused_renewal_delays_no_other) {
     cr_assert_leq(metric_get(&instance.metrics->terms_lost), 2 * 12);
     cr_assert_geq(fixture_log_count("redis refuses the lock"), 1);
     cr_assert_eq(metric_get(&instance.metrics->reconnects), 0, "a refusal closes no connection");
-    instance_stop(&instance);
 }
 
 Test(redis_leader_renewal, a_refused_acquire_delays_no_other) {
     f = begin();
-    instance_t instance;
+    scoped(instance_stop) instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
     proxy_rule(
         f.proxy,
@@ -104,7 +102,6 @@ Test(redis_leader_renewal, a_refused_acquire_delays_no_other) {
     proxy_pass(f.proxy);
     fixture_step_boottime(2000);
     lead_all(&instance);
-    instance_stop(&instance);
 }
 
 /* The random delay does not grow with the TTL: a takeover within TTL + 1 s is promised for each. */

@@ -78,12 +78,10 @@ static void count_unscraped(void) {
 }
 
 static int64_t grown_ms(size_t queue) {
-    conn_t *conn = conn_new(d.f.shard, "test", NULL);
-    snapshot_t view;
+    scoped(conn_drop) conn_t *conn = conn_new(d.f.shard, "test", NULL);
+    scoped(snapshot_free) snapshot_t view;
     cr_assert_eq(snapshot_read(conn, d.f.keys, &view, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
     int64_t grown = view.queues[queue].grows_ms;
-    snapshot_free(&view);
-    conn_free(conn);
     return grown;
 }
 
@@ -242,7 +240,7 @@ Test(redis_leader_sizes, queue_whose_claim_is_lost_is_not_measured) {
 }
 
 Test(redis_leader_sizes, many_queues_are_measured_step_by_step) {
-    buffer_t config = {0};
+    scoped(buffer_free) buffer_t config = {0};
     buffer_str(&config, "group = \"app\"; queues = (");
     for (int i = 0; i < 400; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
     buffer_str(&config, ");");
@@ -251,7 +249,6 @@ Test(redis_leader_sizes, many_queues_are_measured_step_by_step) {
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 399), mono_now()), 20000));
     for (size_t i = 0; i < 400; i++) cr_assert(metrics_counted(of(&d, i), mono_now()) && metric_get(&of(&d, i)->ready_jobs) == 1);
-    buffer_free(&config);
 }
 
 Test(redis_leader_sizes, lost_server_is_handled_by_the_leader) {

@@ -129,12 +129,11 @@ Test(unit_job, bounds_of_ids_and_types) {
         cr_expect_eq(strlen(job.type), len <= MAX_JOB_TYPE ? len : 0);
     }
     /* The bound is of the decoded text: 256 letters, here in 1536 bytes. */
-    buffer_t escaped = {0};
+    scoped(buffer_free) buffer_t escaped = {0};
     buffer_str(&escaped, "{\"id\":\"");
     for (int i = 0; i < MAX_JOB_ID; i++) buffer_str(&escaped, "\\u0061");
     buffer_str(&escaped, "\"}");
     cr_expect_eq(strspn(read_job(&all_paths, slice_text(buffer_text(&escaped))).id, "a"), MAX_JOB_ID);
-    buffer_free(&escaped);
 }
 
 Test(unit_job, types) {

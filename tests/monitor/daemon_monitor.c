@@ -14,8 +14,10 @@
         if (!wait_for(cond, ms)) cluster_fail(cluster, "still false: " #cond);                                                   \
     } while (0)
 
+static cluster_t s;
+SUITE(daemon_monitor, s = cluster_begin(NULL), cluster_end(&s));
+
 Test(daemon_monitor, a_dying_worker_loses_no_job) {
-    cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, (sidecar_t){.queues = MONITORED("300ms", "retry_times = 1;"), .scan = "50ms"});
     redis_ok(s.r, "LPUSH q job");
     for (int execution = 1; execution <= 2; execution++) {
@@ -27,12 +29,10 @@ Test(daemon_monitor, a_dying_worker_loses_no_job) {
     await(&s, redis_int(s.r, "XLEN sidecar:q:failures") == 2, 10000);
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
     await(&s, daemon_log_count(s.sidecars[0], "a job has failed for good") == 1, 10000); /* logged after Redis's reply */
-    cluster_end(&s);
 }
 
 /* Somebody pushes the same bytes again by hand: the second failure is an event of its own. */
 Test(daemon_monitor, a_requeued_job_that_fails_again_has_two_rows) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = MONITORED("1h", ""), .scan = "50ms"});
     for (int life = 1; life <= 3; life++) {
         redis_ok(s.r, "LPUSH q job");
@@ -42,14 +42,12 @@ Test(daemon_monitor, a_requeued_job_that_fails_again_has_two_rows) {
         cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), life);
         cr_assert_eq(redis_int(s.r, "EXISTS q:errors"), 0);
     }
-    cluster_end(&s);
 }
 
 /* A connection closes at a reply of more than MAX_REPLY, 16 MiB, unless it asked for jobs: page, report and record are read
  * whole. */
 Test(daemon_monitor, a_job_larger_than_other_replies_may_be_is_ended_and_copied) {
     enum { SIZE = 20 << 20 };
-    cluster_t s = cluster_begin(NULL);
     /* A lease of 600 ms could end while a slow machine sends 20 MiB. */
     daemon_t *d =
         cluster_sidecar_up(&s, (sidecar_t){.ttl = "10s", .queues = MONITORED("1h", "max_payload = \"32MiB\";"), .scan = "50ms"});
@@ -60,12 +58,10 @@ Test(daemon_monitor, a_job_larger_than_other_replies_may_be_is_ended_and_copied)
           20000);
     cr_assert_eq(redis_int(s.r, "EXISTS q:errors q:backup"), 1, "only the marker is left");
     cr_assert_eq(daemon_log_count(d, "larger than any reply"), 0, "%s", daemon_log(d));
-    cluster_end(&s);
 }
 
 Test(daemon_monitor, a_standby_continues_after_a_killed_leader) {
     enum { ENTRIES = 200000 };
-    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = MONITORED("1h", ""), .scan = "50ms"};
     for (int i = 0; i < 20; i++)
         redis_ok(s.r, "EVAL %s 1 q:backup %d",
@@ -76,7 +72,6 @@ Test(daemon_monitor, a_standby_continues_after_a_killed_leader) {
     await(&s, redis_int(s.r, "HLEN sidecar:q:stamps") == ENTRIES, 60000);
     cr_assert_eq(redis_int(s.r, "LLEN q:backup"), ENTRIES);
     cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:failures"), 0);
-    cluster_end(&s);
 }
 
 static const char *const POINTS[] = {"stamp_before",  "stamp_answered",  "push_marker_before", "push_marker_answered",
@@ -93,7 +88,6 @@ ParameterizedTestParameters(daemon_monitor, crash_points) {
 /* The leader dies at each failpoint, before and after each script: its successor continues, no job is lost, and nothing
  * happens twice. */
 ParameterizedTest(int *number, daemon_monitor, crash_points) {
-    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = MONITORED("1h", ""), .scan = "50ms"};
     redis_ok(s.r, "LPUSH q:backup again ends stays");
     redis_ok(s.r, "HSET q:errors again boom ends !boom stray boom");
@@ -106,7 +100,6 @@ ParameterizedTest(int *number, daemon_monitor, crash_points) {
     await(&s, redis_int(s.r, "LLEN q:backup") == 2, 10000); /* `stays` and the marker */
     cr_assert_eq(redis_int(s.r, "LREM q:backup 0 stays"), 1);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2, "%s", POINTS[*number]);
-    cluster_end(&s);
 }
 
 static const char *const SEARCH_POINTS[] = {"search_answered", "settle_before",     "settle_sent",
@@ -121,7 +114,6 @@ ParameterizedTestParameters(daemon_monitor, crash_points_of_a_search) {
 
 /* The first scan ends at the marker, and does not meet jobs that came after it. A search finds them. */
 ParameterizedTest(int *number, daemon_monitor, crash_points_of_a_search) {
-    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = MONITORED("1h", ""), .scan = "1h", .monitor = "rotation = 5000;"};
     redis_ok(s.r, "EVAL %s 1 q:backup", "for i = 1, 3000 do redis.call('LPUSH', KEYS[1], 'slow' .. i) end");
     cr_assert_eq(cluster_crash(&s, spec, "push_marker_answered"), 137);
@@ -134,7 +126,6 @@ ParameterizedTest(int *number, daemon_monitor, crash_points_of_a_search) {
     cr_assert_eq(redis_int(s.r, "LLEN q"), 3, "%s", SEARCH_POINTS[*number]);
     cr_assert_eq(redis_int(s.r, "LLEN q:backup"), 3801);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 3);
-    cluster_end(&s);
 }
 
 enum { JOBS = 2000, SIDECARS = 3 };

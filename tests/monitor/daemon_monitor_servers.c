@@ -63,7 +63,7 @@ static long long rows(daemon_t *d, const char *where) {
 }
 
 ON_EVERY_SERVER(daemon_monitor_servers, stalls_end_as_they_should) {
-    cluster_t s = cluster_begin(&(server_options_t){.binary = every_server_binary(*number)});
+    scoped(cluster_end) cluster_t s = cluster_begin(&(server_options_t){.binary = every_server_binary(*number)});
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .queues = WATCHED, .scan = "50ms"});
     a_dead_worker(&s);
     heartbeats(&s);
@@ -71,17 +71,15 @@ ON_EVERY_SERVER(daemon_monitor_servers, stalls_end_as_they_should) {
     cr_assert_eq(rows(d, "kind = 'failed' AND reason = 'retries_exhausted' AND queue = 'fast' AND attempts = 2"), 1);
     await(&s, rows(d, "kind = 'retried' AND worker = 'someone'") == 1);
     cr_assert_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
-    cluster_end(&s);
 }
 
 /* The next scan without a wake-up would begin in an hour. */
 ON_EVERY_SERVER(daemon_monitor_servers, reports_wake_the_monitor) {
-    cluster_t s = cluster_begin(&(server_options_t){.binary = every_server_binary(*number)});
+    scoped(cluster_end) cluster_t s = cluster_begin(&(server_options_t){.binary = every_server_binary(*number)});
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = WOKEN, .scan = "1h"});
     reports(&s);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 2);
     cr_assert_eq(rows(d, "kind = 'failed' AND reason = 'reported' AND error = '!no'"), 1);
     cr_assert_eq(rows(d, "kind = 'failed' AND reason = 'reported' AND error = 'again' AND attempts = 2"), 1);
     cr_assert_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
-    cluster_end(&s);
 }

@@ -100,7 +100,7 @@ ParameterizedTestParameters(daemon_tasks, crash_points) {
 }
 
 ParameterizedTest(death_t *death, daemon_tasks, crash_points) {
-    cluster_t s = cluster_begin(NULL);
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = dialects[death->dialect].queue, .scan = "50ms"};
     dialects[death->dialect].begin(s.r);
     cr_assert_eq(cluster_crash(&s, spec, death->point), 137, "%s is never reached", death->point);
@@ -108,5 +108,4 @@ ParameterizedTest(death_t *death, daemon_tasks, crash_points) {
     await(&s, dialects[death->dialect].over(s.r), 20000);
     cr_assert(cluster_stays(dialects[death->dialect].over(s.r), 300), "%s", death->point);
     dialects[death->dialect].expect(s.r);
-    cluster_end(&s);
 }

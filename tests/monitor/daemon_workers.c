@@ -243,7 +243,7 @@ static bool drained(redis_t *r) {
 
 /* Runs this language's producer and workers on jobs of every kind. Returns the number of correct jobs. */
 static int count_served(const char *language) {
-    setup_t setup = begin(language);
+    scoped(end) setup_t setup = begin(language);
     redis_t *r = setup.cluster.r;
     job_t jobs[JOBS];
     check_producer(&setup);
@@ -262,7 +262,6 @@ static int count_served(const char *language) {
     for (int i = 0; i < WORKERS; i++)
         if (!child_running(setup.workers[i])) fail(&setup, "a worker has ended");
     int good = count_good(&setup, jobs);
-    end(&setup);
     return good;
 }
 
@@ -284,7 +283,7 @@ static long long beat_ms(redis_t *r) {
 
 /* G5: a worker with a heartbeat keeps its job; after its death another worker gets the job. */
 Test(daemon_workers, heartbeat) {
-    setup_t setup = begin("python");
+    scoped(end) setup_t setup = begin("python");
     redis_t *r = setup.cluster.r;
     job_t job = make_job("wait", 1);
     sidecar(&setup, "");
@@ -304,5 +303,4 @@ Test(daemon_workers, heartbeat) {
         fail(&setup, "the job was not done");
     cr_expect(wait_for(beat_ms(r) == 0, UP_MS), "a heartbeat outlives its job");
     cr_expect_eq(lines(&setup, "runs"), 2);
-    end(&setup);
 }

@@ -2,8 +2,10 @@
  * no requests. */
 #include "monitor_fixture.h"
 
+static setup_t d;
+SUITE(redis_monitor, , close_setup(&d));
+
 Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     work_on(&d, "a");
     until(&d, stamp_of(d.f.r, slice_text("a")).seen);
@@ -24,22 +26,18 @@ Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
     cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_retries_exhausted]), 1);
     cr_assert_eq(metric_get(&of(&d)->retried), 1);
     cr_assert_eq(metric_get(&of(&d)->ended), 1);
-    close_setup(&d);
 }
 
 Test(redis_monitor, a_finished_job_is_left_alone) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
     work_on(&d, "done");
     passes(&d, 1);
     redis_ok(d.f.r, "LREM email:backup 1 done");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
     cr_assert_eq(records(&d), 0);
-    close_setup(&d);
 }
 
 Test(redis_monitor, backoff_puts_a_retry_into_delayed) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
     long long before = call_now_ms(d.f.r);
     work_on(&d, "a");
@@ -48,13 +46,11 @@ Test(redis_monitor, backoff_puts_a_retry_into_delayed) {
     double in = strtod(score, NULL) - (double)before;
     cr_assert(in >= 10000 && in <= 30000 + 8000, "in %f ms", in);
     cr_assert_eq(working(&d, "a") + waiting(&d, "a"), 0);
-    close_setup(&d);
 }
 
 #define JOB "{\"id\":7}"
 
 Test(redis_monitor, a_lost_heartbeat_must_be_missing_in_two_scans) {
-    setup_t d;
     open_setup(
         &d,
         (fixture_options_t){
@@ -78,7 +74,6 @@ Test(redis_monitor, a_lost_heartbeat_must_be_missing_in_two_scans) {
     expect_reason(&d, "retried", "stalled 1 -");
     cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_heartbeat_lost]), 1);
     cr_assert_eq(metric_get(&of(&d)->stalled), 1);
-    close_setup(&d);
 }
 
 #define BEATING                                                                                                                  \
@@ -86,28 +81,27 @@ Test(redis_monitor, a_lost_heartbeat_must_be_missing_in_two_scans) {
     "retry_times = 1; heartbeat = \"*_alive\"; id_path = \"/id\"; } );"
 
 /* Returns a field of the last record of a kind; owned. "-": the record lacks the field. */
-static char *last_of(setup_t *d, const char *kind, const char *name) {
-    return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s %s",
+static char *last_of(const char *kind, const char *name) {
+    return redis_str(d.f.r, "EVAL %s 1 sidecar:email:failures %s %s",
                      "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
                      "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
                      "if f.kind == ARGV[1] then return f[ARGV[2]] or '-' end end",
                      kind, name);
 }
 
-static void expect_worker(setup_t *d, const char *kind, const char *expected) {
-    char *worker = last_of(d, kind, "worker");
+static void expect_worker(const char *kind, const char *expected) {
+    char *worker = last_of(kind, "worker");
     cr_assert(worker && strcmp(worker, expected) == 0, "%s: %s", kind, worker);
 }
 
 /* Waits until the monitor has read the heartbeat of an overdue job. */
-static void overdue(setup_t *d) {
-    long long began = call_now_ms(d->f.r);
-    until(d, call_now_ms(d->f.r) > began + 200);
-    passes(d, 2);
+static void overdue(setup_t *of) {
+    long long began = call_now_ms(of->f.r);
+    until(of, call_now_ms(of->f.r) > began + 200);
+    passes(of, 2);
 }
 
 Test(redis_monitor, a_record_names_the_last_worker) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = BEATING});
     redis_ok(d.f.r, "SET 7_alive %b", "host-1\n\xff", (size_t)8);
     work_on(&d, JOB);
@@ -117,15 +111,13 @@ Test(redis_monitor, a_record_names_the_last_worker) {
     cr_assert_eq(working(&d, JOB), 1);
     redis_ok(d.f.r, "DEL 7_alive");
     until(&d, waiting(&d, JOB));
-    expect_worker(&d, "retried", "host-1\\u000a\\ufffd");
+    expect_worker("retried", "host-1\\u000a\\ufffd");
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     until(&d, records(&d) == 2);
-    expect_worker(&d, "failed", "-"); /* the second execution had another worker */
-    close_setup(&d);
+    expect_worker("failed", "-"); /* the second execution had another worker */
 }
 
 Test(redis_monitor, a_heartbeat_may_hold_any_value) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = BEATING});
     work_on(&d, JOB);
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -145,13 +137,11 @@ Test(redis_monitor, a_heartbeat_may_hold_any_value) {
     cr_assert_eq(working(&d, JOB), 1);
     redis_ok(d.f.r, "DEL 7_alive");
     until(&d, waiting(&d, JOB));
-    char *worker = last_of(&d, "retried", "worker");
+    char *worker = last_of("retried", "worker");
     cr_assert_eq(strlen(worker), 256);
-    close_setup(&d);
 }
 
 Test(redis_monitor, acts_on_a_report_at_once) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
     work_on(&d, "a");
     work_on(&d, "b");
@@ -172,11 +162,9 @@ Test(redis_monitor, acts_on_a_report_at_once) {
     work_on(&d, "c"); /* the report comes before a scan has seen the job */
     redis_ok(d.f.r, "HSET email:errors c early");
     until(&d, waiting(&d, "c"));
-    close_setup(&d);
 }
 
 Test(redis_monitor, an_orphan_report_is_removed_after_two_scans) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     work_on(&d, "a");
     passes(&d, 1);
@@ -187,12 +175,10 @@ Test(redis_monitor, an_orphan_report_is_removed_after_two_scans) {
     redis_ok(d.f.r, "EVAL %s 1 email:errors", "for i = 1, 3000 do redis.call('HSET', KEYS[1], 'job' .. i, 'x') end");
     until(&d, count(&d, "HLEN email:errors") == 0);
     cr_assert_eq(metric_get(&of(&d)->stray_reports), 3001);
-    close_setup(&d);
 }
 
 /* The monitor's own HDEL clears tracking, so the monitor must read again to arm it for the next report. */
 Test(redis_monitor, a_report_after_an_orphan_is_acted_on_at_once) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
     work_on(&d, "a");
     passes(&d, 1);
@@ -206,11 +192,9 @@ Test(redis_monitor, a_report_after_an_orphan_is_acted_on_at_once) {
     until(&d, count(&d, "EXISTS email:errors") == 0);
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->retried) == 1, 3000), "the report gives the job back once");
     cr_assert_eq(working(&d, "a"), 0);
-    close_setup(&d);
 }
 
 Test(redis_monitor, alive_timeout_ends_an_old_job) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
                                                  "\"email\"; protected_timeout = \"1h\"; "
                                                  "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
@@ -225,13 +209,11 @@ Test(redis_monitor, alive_timeout_ends_an_old_job) {
     cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_alive_timeout]), 1);
     passes(&d, 2);
     cr_assert_eq(working(&d, young) + working(&d, "no age"), 2);
-    close_setup(&d);
 }
 
-static long long calls(setup_t *d) { return server_info_int(d->f.server, "stats", "total_commands_processed"); }
+static long long calls(void) { return server_info_int(d.f.server, "stats", "total_commands_processed"); }
 
 Test(redis_monitor, an_idle_queue_causes_no_requests_until_a_worker_wakes_it) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true});
     idle(&d);
     for (int round = 0; round < 2; round++) {
@@ -248,22 +230,18 @@ Test(redis_monitor, an_idle_queue_causes_no_requests_until_a_worker_wakes_it) {
         idle(&d); /* backup holds only the sentinel */
         cr_assert_eq(count(&d, "LLEN email:backup"), 1);
     }
-    cr_assert_gt(calls(&d), 0);
-    close_setup(&d);
+    cr_assert_gt(calls(), 0);
 }
 
 Test(redis_monitor, an_idle_queue_is_woken_by_a_report) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(metric_get(&of(&d)->passes), 0, "the queue must be idle");
     redis_ok(d.f.r, "HSET email:errors stray 1");
     until(&d, metric_get(&of(&d)->passes) > 0);
-    close_setup(&d);
 }
 
 Test(redis_monitor, stamps_of_retried_jobs_do_not_keep_an_idle_queue_awake) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true});
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
@@ -275,11 +253,9 @@ Test(redis_monitor, stamps_of_retried_jobs_do_not_keep_an_idle_queue_awake) {
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     until(&d, records(&d) == 2);
     expect_reason(&d, "failed", "retries_exhausted 2 -");
-    close_setup(&d);
 }
 
 Test(redis_monitor, oversized_entries_stay_and_are_logged) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
     char large[2000];
     memset(large, 'L', sizeof large);
@@ -294,11 +270,9 @@ Test(redis_monitor, oversized_entries_stay_and_are_logged) {
     cr_assert_gt(metric_get(&of(&d)->large), 1);
     cr_assert_leq(metric_get(&of(&d)->passes), 6 + 3 * wait_scaled_ms(600) / 50, "an oversized entry must not cause extra scans");
     cr_assert_geq(fixture_log_count("larger than max_payload"), 1);
-    close_setup(&d);
 }
 
 Test(redis_monitor, duplicates_are_retried_and_not_ended) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
     for (int i = 0; i < 3; i++) work_on(&d, "same");
     until(&d, waiting(&d, "same") == 2);
@@ -306,11 +280,9 @@ Test(redis_monitor, duplicates_are_retried_and_not_ended) {
     until(&d, working(&d, "same") == 0); /* the last entry is no duplicate any more */
     cr_assert_eq(waiting(&d, "same"), 2);
     expect_reason(&d, "failed", "retries_exhausted 3 -");
-    close_setup(&d);
 }
 
 Test(redis_monitor, end_duplicates_ends_duplicates) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("end_duplicates = true; retry_times = 0;")});
     for (int i = 0; i < 3; i++) work_on(&d, "same");
     until(&d, records(&d) == 3);
@@ -320,22 +292,18 @@ Test(redis_monitor, end_duplicates_ends_duplicates) {
         "local ids, n = {}, 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
         "for i = 1, #e[2], 2 do if e[2][i] == 'event' and not ids[e[2][i + 1]] then ids[e[2][i + 1]] = 1 n = n + 1 end end end "
         "return tostring(n)");
-    close_setup(&d);
 }
 
 Test(redis_monitor, retries_jobs_older_than_the_sidecar) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     for (int i = 0; i < 500; i++) redis_ok(d.f.r, "LPUSH email:backup job%d", i);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 500);
     cr_assert_eq(count(&d, "LLEN email"), 0, "a job was retried before its protected timeout from the first scan");
     until(&d, count(&d, "LLEN email") == 500);
     cr_assert_eq(count(&d, "LLEN email:backup"), 1);
-    close_setup(&d);
 }
 
 Test(redis_monitor, queues_take_turns) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){
                        .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { heartbeat = \"off\"; "
                                  "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
@@ -348,12 +316,10 @@ Test(redis_monitor, queues_take_turns) {
     until(&d, count(&d, "HLEN sidecar:sms:stamps") == 1);
     cr_assert_lt(count(&d, "HLEN sidecar:email:stamps"), 60000, "sms had to wait for all of email");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 60000);
-    close_setup(&d);
 }
 
 /* Requests for another queue come between those of a long scan, and each gets its own reply. */
 Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){
                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
                                  "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
@@ -368,13 +334,11 @@ Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 60000);
     cr_assert_eq(count(&d, "LLEN sms:backup"), 2);
     cr_assert_eq(fixture_log_count("level"), 0, "a line was logged");
-    close_setup(&d);
 }
 
 /* In a long list each entry is read once, and stalled jobs end only when duplicates are known. */
 Test(redis_monitor, scans_a_hundred_thousand_entries, .timeout = 60) {
     enum { ENTRIES = 100000 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){
                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
                                  "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
@@ -388,13 +352,11 @@ Test(redis_monitor, scans_a_hundred_thousand_entries, .timeout = 60) {
     cr_assert_eq(working(&d, "job77777"), 0);
     passes(&d, 1);
     cr_assert_eq(records(&d), 1);
-    close_setup(&d);
 }
 
 /* A large slice makes large batches: the second batch of a page is prepared before the first one is answered. */
 Test(redis_monitor, large_batches_find_the_jobs_of_a_long_list, .timeout = 60) {
     enum { LIVING = 300, STALLED = 2000 };
-    setup_t d;
     open_setup(&d,
                (fixture_options_t){.redis = "slice = \"20ms\";",
                                    .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; rotation = 0; }; queues = ( { "
@@ -410,5 +372,4 @@ Test(redis_monitor, large_batches_find_the_jobs_of_a_long_list, .timeout = 60) {
     until(&d, count(&d, "LLEN email") >= STALLED);
     cr_assert_leq(metric_get(&of(&d)->passes), 1, "one scan must find all of them");
     cr_assert_eq(count(&d, "LLEN email:backup") + count(&d, "LLEN email"), LIVING + STALLED);
-    close_setup(&d);
 }

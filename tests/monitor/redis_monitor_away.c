@@ -42,11 +42,10 @@ Test(redis_monitor_away, a_job_that_comes_back_keeps_its_retries) {
 /* While the reply with the first page is on its way, workers finish jobs, so the third page has the first jobs again. */
 static void *finish_jobs(void *setup) {
     setup_t *d = setup;
-    redis_t *r = redis_open(d->f.server);
+    scoped(redis_drop) redis_t *r = redis_open(d->f.server);
     cr_assert(wait_for(proxy_fired(d->f.proxy) > 0, 8000));
     for (int job = JOBS - FINISHED; job < JOBS; job++) redis_ok(r, "LREM email:backup 1 job%d", job);
     proxy_pass(d->f.proxy);
-    redis_close(r);
     return NULL;
 }
 

@@ -5,8 +5,10 @@
 /* So many entries that settle.lua does not count duplicates (scan_may_end): jobs end only after complete scans. */
 enum { MANY = 5000 };
 
-static void fill(setup_t *d, const char *list, int jobs) {
-    redis_ok(d->f.r, "EVAL %s 1 %s %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", list, jobs);
+static setup_t d;
+
+static void fill(const char *list, int jobs) {
+    redis_ok(d.f.r, "EVAL %s 1 %s %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", list, jobs);
 }
 
 static int logged(void) { return fixture_log_count("redis refuses the monitor\""); }
@@ -22,13 +24,14 @@ static int logged_end(void) { return fixture_log_count("redis accepts the monito
         cr_assert(cond, "still false: %s", #cond);                                                                               \
     } while (0)
 
+SUITE(redis_monitor_faults, , close_setup(&d));
+
 Test(redis_monitor_faults, a_target_of_the_wrong_type_delays_no_other_job, .timeout = 60) {
-    setup_t d;
     open_setup(
         &d, (fixture_options_t){
                 .config = ALONE("retry_times = 9; retry_backoff = \"fixed\"; retry_delay = \"50ms\"; max_payload = \"2KiB\";")});
     redis_ok(d.f.r, "SET email:delayed x");
-    fill(&d, "email:backup", MANY);
+    fill("email:backup", MANY);
     until(&d, metric_get(&of(&d)->faults) > 0);
     redis_ok(d.f.r, "HSET email:errors job17 %s", "!spoilt");
     try_until(&d, records(&d) == 1);
@@ -42,14 +45,12 @@ Test(redis_monitor_faults, a_target_of_the_wrong_type_delays_no_other_job, .time
     fixture_step_boottime(5001);
     until(&d, count(&d, "ZCARD email:delayed") >= 300);
     try_until(&d, logged_end() == 1);
-    close_setup(&d);
 }
 
 Test(redis_monitor_faults, a_blocked_settle_is_not_tried_for_every_job, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 9;")});
     redis_ok(d.f.r, "SET email x");
-    fill(&d, "email:backup", MANY);
+    fill("email:backup", MANY);
     until(&d, metric_get(&of(&d)->faults) > 0);
     long before = proxy_requests(d.f.proxy, "retried");
     int64_t faults = metric_get(&of(&d)->faults);
@@ -59,12 +60,10 @@ Test(redis_monitor_faults, a_blocked_settle_is_not_tried_for_every_job, .timeout
     redis_ok(d.f.r, "DEL email");
     fixture_step_boottime(5001);
     until(&d, count(&d, "LLEN email") >= 300);
-    close_setup(&d);
 }
 
 /* In KMQueue each task names its own list. */
 Test(redis_monitor_faults, a_list_of_the_wrong_type_does_not_delay_other_tasks, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *stuck = km_json(d.f.r, (km_t){.common = true}), *bytes = km_json(d.f.r, (km_t){.queue = PLAIN, .common = true}),
          *again = km_again(bytes, 0, "normal");
@@ -85,12 +84,10 @@ Test(redis_monitor_faults, a_list_of_the_wrong_type_does_not_delay_other_tasks, 
     fixture_step_boottime(5001);
     until(&d, count(&d, "LLEN " SAFE) >= 300);
     free(stuck), free(bytes), free(again);
-    close_setup(&d);
 }
 
 /* If Redis refuses to read a heartbeat, the job counts as alive; the other jobs of its page are settled. */
 Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){
                        .proxy = true,
                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
@@ -105,13 +102,11 @@ Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
     fixture_step_boottime(5001);
     until(&d, waiting(&d, "{\"id\":\"bad\"}"));
     try_until(&d, logged_end() == 1);
-    close_setup(&d);
 }
 
 /* One job whose keys Redis refuses: the other jobs of its request are settled. */
 Test(redis_monitor_faults, a_refused_job_delays_no_other_job) {
     for (int place = 0; place < 3; place++) {
-        setup_t d;
         open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "spoilt", .error = "-NOPERM x", .times = -1});
         for (int i = 0; i < 3; i++) redis_ok(d.f.r, "LPUSH email:backup %s%d", i == place ? "spoilt" : "job", i);
@@ -128,15 +123,15 @@ Test(redis_monitor_faults, a_refused_job_delays_no_other_job) {
 }
 
 /* Redis refuses only a request at the end of each scan. The condition lasts until the request succeeds. */
-static void expect_reported_once(setup_t *d) {
-    until(d, metric_get(&of(d)->faults) > 0);
-    int64_t passes = metric_get(&of(d)->passes);
-    try_until(d, metric_get(&of(d)->faults) >= 4);
-    cr_assert_geq(metric_get(&of(d)->passes), passes + 3, "scans must end");
+static void expect_reported_once(void) {
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    int64_t passes = metric_get(&of(&d)->passes);
+    try_until(&d, metric_get(&of(&d)->faults) >= 4);
+    cr_assert_geq(metric_get(&of(&d)->passes), passes + 3, "scans must end");
     cr_assert_eq(logged(), 1);
     cr_assert_eq(logged_end(), 0);
-    redis_ok(d->f.r, "ACL SETUSER default +@all");
-    try_until(d, logged_end() == 1);
+    redis_ok(d.f.r, "ACL SETUSER default +@all");
+    try_until(&d, logged_end() == 1);
     cr_assert_eq(logged(), 1);
 }
 
@@ -145,62 +140,54 @@ static void expect_reported_once(setup_t *d) {
     "heartbeat = \"off\"; retry_window = \"24h\"; } );"
 
 Test(redis_monitor_faults, a_refused_sentinel_push_is_reported_once) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     work_on(&d, "job");
     until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
     redis_ok(d.f.r, "ACL SETUSER default -hset");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'job')");
-    expect_reported_once(&d);
+    expect_reported_once();
     until(&d, count(&d, "LLEN email:backup") == 2);
-    close_setup(&d);
 }
 
 Test(redis_monitor_faults, a_refused_report_removal_is_reported_once) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
     redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
-    expect_reported_once(&d);
+    expect_reported_once();
     until(&d, metric_get(&of(&d)->stray_reports) == 1);
     cr_assert_eq(count(&d, "HLEN email:errors"), 0);
-    close_setup(&d);
 }
 
 /* A monitor that loses the lock forgets the refusal without a line that Redis accepts its requests again. */
-static void expect_no_end(setup_t *d) {
-    until(d, metric_get(&of(d)->faults) > 0);
-    redis_ok(d->f.r, "SET sidecar:app:lock another PX 600000");
+static void expect_no_end(void) {
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
     for (int i = 0; i < 3; i++) {
         fixture_step_boottime(5001);
-        driver_run(&d->instance.driver, 60);
+        driver_run(&d.instance.driver, 60);
     }
     cr_assert_eq(logged(), 1);
     cr_assert_eq(logged_end(), 0);
-    close_setup(d);
 }
 
 Test(redis_monitor_faults, a_refused_sentinel_push_is_forgotten_when_fenced) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     work_on(&d, "job");
     until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
     redis_ok(d.f.r, "ACL SETUSER default -hset");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'job')");
-    expect_no_end(&d);
+    expect_no_end();
 }
 
 Test(redis_monitor_faults, a_refused_report_removal_is_forgotten_when_fenced) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
     redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
-    expect_no_end(&d);
+    expect_no_end();
 }
 
 /* Another error stops a scan. The next scan does not report the refusals of the stopped scan. */
 Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_stopped_scan) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 9;")});
     redis_ok(d.f.r, "SET email x");
     redis_ok(d.f.r, "ACL SETUSER default -hscan");
@@ -212,12 +199,10 @@ Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_stopped_scan) {
     int before = logged();
     try_until(&d, logged_end() == 1);
     cr_assert_eq(logged(), before, "%s", fixture_log());
-    close_setup(&d);
 }
 
 /* A job that arrives in an idle queue begins a scan, so a refusal is reported (/readyz) at once. */
 Test(redis_monitor_faults, a_missing_right_is_reported_when_a_job_needs_it) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
     driver_run(&d.instance.driver, 100); /* until the queue waits for a change */
     redis_ok(d.f.r, "ACL SETUSER default -hset");
@@ -231,5 +216,4 @@ Test(redis_monitor_faults, a_missing_right_is_reported_when_a_job_needs_it) {
     cr_assert_eq(logged(), 1);
     redis_ok(d.f.r, "ACL SETUSER default +hset");
     try_until(&d, count(&d, "HLEN sidecar:email:stamps") == 1 && logged_end() == 1);
-    close_setup(&d);
 }

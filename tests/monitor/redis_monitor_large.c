@@ -3,10 +3,12 @@
 
 enum { JOBS = 6, LARGE = 3000000, HOUR_MS = 3600 * 1000 };
 
+static setup_t d;
+SUITE(redis_monitor_large, , close_setup(&d));
+
 /* A new leader does not know the sizes of jobs: its first scan has no memory for most of them, and the next scan begins at
  * once. */
 Test(redis_monitor_large, a_job_without_room_in_memory_is_settled_by_the_next_scan, .timeout = 120) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1;"), .preload = "shim_clock"});
     char *job = kept(calloc(1, LARGE));
     for (int i = 0; i < JOBS; i++) {
@@ -22,13 +24,11 @@ Test(redis_monitor_large, a_job_without_room_in_memory_is_settled_by_the_next_sc
     until(&d, count(&d, "LLEN email") == JOBS);
     cr_assert_eq(count(&d, "LLEN email:backup"), 1, "backup must hold only the sentinel");
     cr_assert_eq(records(&d), JOBS);
-    close_setup(&d);
 }
 
 /* Redis needs some 60 ms to read a report of this size. Other clients wait meanwhile. */
 Test(redis_monitor_large, a_large_report_is_read_rarely_while_its_job_cannot_end) {
     enum { REPORT = 16 << 20, PAUSE_MS = 16 * 1024 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     char *text = kept(malloc(REPORT));
     memset(text, '!', REPORT);
@@ -54,5 +54,4 @@ Test(redis_monitor_large, a_large_report_is_read_rarely_while_its_job_cannot_end
     redis_ok(d.f.r, "HSET email:errors c now"); /* the large report is gone, so nothing delays the next one */
     until(&d, waiting(&d, "c"));
     expect_reason(&d, "retried", "reported 1 now");
-    close_setup(&d);
 }

@@ -7,41 +7,44 @@ static long long rotated(setup_t *d) {
     return server_commandstat(d->f.server, "rpoplpush") + server_commandstat(d->f.server, "brpoplpush");
 }
 
+static setup_t d;
+
 /* Runs until two scans have found the report without a job. However slow the machine is, the scans read on. */
-static void await_orphan(setup_t *d) {
+static void await_orphan(void) {
     long long read = -1;
-    while (metric_get(&of(d)->stray_reports) == 0) {
+    while (metric_get(&of(&d)->stray_reports) == 0) {
         long long before = read;
-        bool found = driver_until(&d->instance.driver, metric_get(&of(d)->stray_reports) == 1, 1000);
-        read = rotated(d) + server_commandstat(d->f.server, "lrange") + server_commandstat(d->f.server, "hscan");
-        cr_assert(found || read > before || driver_until(&d->instance.driver, metric_get(&of(d)->stray_reports) == 1, 25000),
+        bool found = driver_until(&d.instance.driver, metric_get(&of(&d)->stray_reports) == 1, 1000);
+        read = rotated(&d) + server_commandstat(d.f.server, "lrange") + server_commandstat(d.f.server, "hscan");
+        cr_assert(found || read > before || driver_until(&d.instance.driver, metric_get(&of(&d)->stray_reports) == 1, 25000),
                   "the scans stand still");
     }
 }
 
 /* Adds jobs to the list. Two scans, which an orphan report asks for, know all jobs and have found no duplicates. */
-static void fill(setup_t *d, int jobs) {
-    redis_ok(d->f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'slow' .. i) end", jobs);
-    long long all = count(d, "HLEN sidecar:email:stamps") + jobs;
-    redis_ok(d->f.r, "HSET email:errors orphan x");
-    await_orphan(d);
-    cr_assert_geq(count(d, "HLEN sidecar:email:stamps"), all);
-    driver_run(&d->instance.driver, 100);
-    metric_set(&of(d)->stray_reports, 0);
+static void fill(int jobs) {
+    redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'slow' .. i) end", jobs);
+    long long all = count(&d, "HLEN sidecar:email:stamps") + jobs;
+    redis_ok(d.f.r, "HSET email:errors orphan x");
+    await_orphan();
+    cr_assert_geq(count(&d, "HLEN sidecar:email:stamps"), all);
+    driver_run(&d.instance.driver, 100);
+    metric_set(&of(&d)->stray_reports, 0);
 }
 
 /* Workers push jobs (by LPUSH or RPUSH) and report them. */
-static void fail(setup_t *d, const char *push, int jobs, const char *text) {
-    redis_ok(d->f.r, "EVAL %s 2 email:backup email:errors %s %d %s",
+static void fail(setup_t *of, const char *push, int jobs, const char *text) {
+    redis_ok(of->f.r, "EVAL %s 2 email:backup email:errors %s %d %s",
              "for i = 1, ARGV[2] do redis.call(ARGV[1], KEYS[1], 'job' .. i) "
              "redis.call('HSET', KEYS[2], 'job' .. i, ARGV[3]) end",
              push, jobs, text);
 }
 
+SUITE(redis_monitor_reports, , close_setup(&d));
+
 Test(redis_monitor_reports, jobs_at_the_ends_are_settled_without_rotation, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
-    fill(&d, SLOW_JOBS);
+    fill(SLOW_JOBS);
     redis_ok(d.f.r, "CONFIG RESETSTAT");
     int64_t scans = metric_get(&of(&d)->passes);
     fail(&d, "LPUSH", REPORTS, "boom");
@@ -61,14 +64,12 @@ Test(redis_monitor_reports, jobs_at_the_ends_are_settled_without_rotation, .time
     cr_assert_eq(metric_get(&of(&d)->stray_reports) + metric_get(&of(&d)->copies) + metric_get(&of(&d)->stalled), 0);
     cr_assert_eq(metric_get(&of(&d)->retried), REPORTS);
     cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_reported]), REPORTS);
-    close_setup(&d);
 }
 
 /* A search writes no stamp before it settles a job. Equal jobs that fail one after another have lives of their own. */
 Test(redis_monitor_reports, a_reported_job_needs_no_stamp_first, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
-    fill(&d, 3000);
+    fill(3000);
     redis_ok(d.f.r, "HDEL sidecar:email:meta life"); /* stamp.lua writes the last birth there */
     for (int round = 1; round <= 3; round++) {
         fail(&d, "LPUSH", REPORTS, "!boom");
@@ -86,41 +87,35 @@ Test(redis_monitor_reports, a_reported_job_needs_no_stamp_first, .timeout = 60) 
             "if (name == 'created' or name == 'started') and tonumber(value) > 1000000000000 then times = times + 1 end end "
             "if not seen[event] and times == 2 then n = n + 1 end seen[event] = true end return n"),
         3 * REPORTS, "each record has an event and times of its own");
-    close_setup(&d);
 }
 
 /* The reports are many more than one page, and more jobs are in progress than a search reads in vain. */
 Test(redis_monitor_reports, a_search_goes_on_while_it_settles_jobs, .timeout = 60) {
     enum { MANY = 4000 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
-    fill(&d, SLOW_JOBS);
+    fill(SLOW_JOBS);
     redis_ok(d.f.r, "CONFIG RESETSTAT");
     fail(&d, "LPUSH", MANY, "boom");
     until(&d, count(&d, "LLEN email") == MANY);
     cr_assert_eq(rotated(&d), 0);
     cr_assert_eq(records(&d), MANY);
-    close_setup(&d);
 }
 
 Test(redis_monitor_reports, a_job_deep_in_the_list_is_settled_by_a_scan, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
-    fill(&d, SLOW_JOBS);
+    fill(SLOW_JOBS);
     int64_t scans = metric_get(&of(&d)->passes);
     redis_ok(d.f.r, "HSET email:errors slow10000 boom slow20000 boom");
     until(&d, count(&d, "LLEN email") == 2);
     cr_assert(waiting(&d, "slow10000") && waiting(&d, "slow20000"));
     driver_run(&d.instance.driver, 1500);
     cr_assert_eq(metric_get(&of(&d)->passes) - scans, 1, "only one scan must follow");
-    close_setup(&d);
 }
 
 /* More reports than a search reads first come all the time. */
 Test(redis_monitor_reports, a_storm_of_reports_does_not_hide_a_job_deep_in_the_list, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1000;")});
-    fill(&d, SLOW_JOBS);
+    fill(SLOW_JOBS);
     for (int round = 0; round < 2000 && !(waiting(&d, "slow10000") && metric_get(&of(&d)->stray_reports)); round++) {
         redis_ok(d.f.r, "EVAL %s 2 email:backup email:errors %d",
                  "for i = 1, 100 do local job = 'job' .. ARGV[1] .. '.' .. i redis.call('LPUSH', KEYS[1], job) "
@@ -132,14 +127,12 @@ Test(redis_monitor_reports, a_storm_of_reports_does_not_hide_a_job_deep_in_the_l
     cr_assert(waiting(&d, "slow10000") && metric_get(&of(&d)->stray_reports) == 1);
     until(&d, count(&d, "EXISTS email:errors") == 0);
     cr_assert_eq(count(&d, "LLEN email:backup"), SLOW_JOBS - 1);
-    close_setup(&d);
 }
 
 /* Its worker has removed the job, although it reported it. */
 Test(redis_monitor_reports, a_report_without_a_job_costs_two_scans, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
-    fill(&d, 3000);
+    fill(3000);
     int64_t scans = metric_get(&of(&d)->passes);
     redis_ok(d.f.r, "HSET email:errors stray boom");
     fail(&d, "LPUSH", REPORTS, "boom");
@@ -148,18 +141,16 @@ Test(redis_monitor_reports, a_report_without_a_job_costs_two_scans, .timeout = 6
     cr_assert_eq(count(&d, "LLEN email"), REPORTS);
     driver_run(&d.instance.driver, 1500);
     cr_assert_eq(metric_get(&of(&d)->passes) - scans, 2);
-    close_setup(&d);
 }
 
 /* Complete scans know of the two jobs, which are too far apart for the script that settles them. */
 Test(redis_monitor_reports, duplicates_are_given_back_and_not_ended, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){
                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
                                  "heartbeat = \"off\"; protected_timeout = \"1h\"; retry_times = 0; } );"});
     work_on(&d, "same");
     passes(&d, 1);
-    fill(&d, 4000);
+    fill(4000);
     work_on(&d, "same");
     passes(&d, 4);
     redis_ok(d.f.r, "HSET email:errors same boom");
@@ -167,28 +158,24 @@ Test(redis_monitor_reports, duplicates_are_given_back_and_not_ended, .timeout = 
     cr_assert_eq(waiting(&d, "same"), 1);
     cr_assert_eq(working(&d, "same"), 1);
     expect_reason(&d, "failed", NULL);
-    close_setup(&d);
 }
 
 /* No scan knows of the two jobs. Only the settle finds the second one. */
 Test(redis_monitor_reports, new_duplicates_near_each_other_are_not_ended, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 0;")});
-    fill(&d, 3000);
+    fill(3000);
     redis_ok(d.f.r, "EVAL %s 1 email:backup",
              "for i = 1, 700 do redis.call('LPUSH', KEYS[1], (i == 50 or i == 70) and 'same' or 'new' .. i) end");
     redis_ok(d.f.r, "HSET email:errors same boom");
     until(&d, waiting(&d, "same") == 1);
     cr_assert_eq(working(&d, "same"), 1);
     expect_reason(&d, "failed", NULL);
-    close_setup(&d);
 }
 
 /* No search comes to them. The first scan meets one of them long before the other. */
 Test(redis_monitor_reports, new_duplicates_far_from_each_other_are_not_ended, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 0;")});
-    fill(&d, SLOW_JOBS);
+    fill(SLOW_JOBS);
     redis_ok(d.f.r, "LINSERT email:backup BEFORE slow5000 same");
     redis_ok(d.f.r, "LINSERT email:backup BEFORE slow15000 same");
     redis_ok(d.f.r, "LINSERT email:backup BEFORE slow10000 one");
@@ -197,27 +184,23 @@ Test(redis_monitor_reports, new_duplicates_far_from_each_other_are_not_ended, .t
     cr_assert_eq(working(&d, "same"), 1);
     expect_reason(&d, "failed", "reported 1 boom");
     cr_assert_eq(records(&d), 2);
-    close_setup(&d);
 }
 
 /* A scan needs no further one for them. */
 Test(redis_monitor_reports, a_scan_retries_new_jobs_at_once, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
-    fill(&d, SLOW_JOBS);
+    fill(SLOW_JOBS);
     redis_ok(d.f.r, "LINSERT email:backup BEFORE slow10000 deep");
     int64_t scans = metric_get(&of(&d)->passes);
     redis_ok(d.f.r, "HSET email:errors deep boom");
     until(&d, waiting(&d, "deep"));
     cr_assert_leq(metric_get(&of(&d)->passes) - scans, 1);
-    close_setup(&d);
 }
 
 /* The search does not read all reports, because they are many. */
 Test(redis_monitor_reports, new_duplicates_among_many_reports_are_not_ended, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 0;")});
-    fill(&d, 3000);
+    fill(3000);
     work_on(&d, "same");
     work_on(&d, "other");
     work_on(&d, "same");
@@ -227,15 +210,13 @@ Test(redis_monitor_reports, new_duplicates_among_many_reports_are_not_ended, .ti
     cr_assert_eq(waiting(&d, "same"), 1);
     cr_assert_eq(working(&d, "same"), 1);
     cr_assert_eq(records(&d), REPORTS + 1);
-    close_setup(&d);
 }
 
 Test(redis_monitor_reports, an_oversized_job_stays_and_causes_no_scans, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("max_payload = \"1KiB\";")});
     char large[2000];
     memset(large, 'L', sizeof large);
-    fill(&d, 3000);
+    fill(3000);
     int64_t scans = metric_get(&of(&d)->passes);
     fail(&d, "LPUSH", REPORTS, "boom");
     redis_ok(d.f.r, "LPUSH email:backup %b", large, sizeof large);
@@ -245,14 +226,12 @@ Test(redis_monitor_reports, an_oversized_job_stays_and_causes_no_scans, .timeout
     cr_assert_eq(in_list(d.f.r, "email:backup", (slice_t){large, sizeof large}), 1);
     cr_assert_eq(count(&d, "HLEN email:errors"), 1);
     cr_assert_leq(metric_get(&of(&d)->passes) - scans, 2);
-    close_setup(&d);
 }
 
 /* Reports come while searches run. */
 Test(redis_monitor_reports, each_report_between_two_steps_is_answered_once, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 5;")});
-    fill(&d, 3000);
+    fill(3000);
     for (int round = 1; round <= 40; round++) {
         fail(&d, round % 2 ? "LPUSH" : "RPUSH", round, "boom");
         driver_run(&d.instance.driver, round % 4 * 5);
@@ -264,15 +243,13 @@ Test(redis_monitor_reports, each_report_between_two_steps_is_answered_once, .tim
         redis_ok(d.f.r, "DEL email sidecar:email:stamps");
     }
     cr_assert_eq(records(&d), 40 * 41 / 2);
-    close_setup(&d);
 }
 
 /* The scan begins because of a report without a job. */
 Test(redis_monitor_reports, reports_that_come_during_a_scan_need_no_further_scan, .timeout = 120) {
     enum { LONG = 100000 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 5;")});
-    fill(&d, LONG);
+    fill(LONG);
     int64_t scans = metric_get(&of(&d)->passes);
     redis_ok(d.f.r, "CONFIG RESETSTAT");
     redis_ok(d.f.r, "HSET email:errors orphan x");
@@ -289,14 +266,12 @@ Test(redis_monitor_reports, reports_that_come_during_a_scan_need_no_further_scan
     cr_assert_eq(metric_get(&of(&d)->in_progress), LONG);
     cr_assert_eq(metric_get(&of(&d)->copies), 0);
     cr_assert_eq(rotated(&d), 0);
-    close_setup(&d);
 }
 
 /* The failure stream is full, so no job is ended. Jobs behind the first ones are settled all the same. */
 Test(redis_monitor_reports, jobs_that_cannot_end_do_not_hide_others, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
-    fill(&d, 3000);
+    fill(3000);
     work_on(&d, "behind");
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456");
     fail(&d, "LPUSH", REPORTS, "!never");
@@ -308,31 +283,26 @@ Test(redis_monitor_reports, jobs_that_cannot_end_do_not_hide_others, .timeout = 
     redis_ok(d.f.r, "HSET email:errors next boom");
     until(&d, waiting(&d, "next"));
     cr_assert_eq(count(&d, "LLEN email:backup"), 3000 + REPORTS);
-    close_setup(&d);
 }
 
 Test(redis_monitor_reports, a_search_without_rights_is_logged_and_loses_nothing, .timeout = 60) {
     enum { SHORT = 500 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
-    fill(&d, SHORT);
+    fill(SHORT);
     redis_ok(d.f.r, "ACL SETUSER default -lrange");
     fail(&d, "LPUSH", 100, "boom");
     until(&d, metric_get(&of(&d)->faults) > 0);
     cr_assert_eq(count(&d, "HLEN email:errors") + count(&d, "LLEN email"), 100);
     until(&d, count(&d, "LLEN email") == 100); /* by rotation, after a pause */
-    close_setup(&d);
 }
 
 Test(redis_monitor_reports, a_long_list_waits_for_the_right_to_read_it, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
-    fill(&d, 3000);
+    fill(3000);
     redis_ok(d.f.r, "ACL SETUSER default -lrange");
     fail(&d, "LPUSH", REPORTS, "boom");
     until(&d, metric_get(&of(&d)->faults) > 1);
     cr_assert_eq(count(&d, "HLEN email:errors"), REPORTS);
     redis_ok(d.f.r, "ACL SETUSER default +lrange");
     until(&d, count(&d, "LLEN email") == REPORTS);
-    close_setup(&d);
 }

@@ -116,7 +116,7 @@ static void check_heartbeats(fixture_t *f) {
 ON_EVERY_SERVER(redis_monitor_servers, each_script_works) {
     static const char *const jobs[] = {"at once", "later", "ends", "stays", "again"};
     static const stamp_t under_way = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000000};
-    fixture_t f = begin(*number);
+    scoped(fixture_stop) fixture_t f = begin(*number);
     char id[REPORT_ID_SIZE] = "";
     reports_walk_t walk = {0};
     uint64_t cursor = 0;
@@ -154,13 +154,12 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_works) {
     stamp_all(&f, jobs, 1); // without a stamp to remove, prune sends no script and cannot be fenced
     redis_ok(f.r, "SET sidecar:app:lock another");
     cr_assert_eq(stamps_prune(&call, &cursor, keep_none, NULL), OUTCOME_FENCED);
-    fixture_stop(&f);
 }
 
 ON_EVERY_SERVER(redis_monitor_servers, a_settle_uses_the_keys_of_its_dialect) {
     static const char *const jobs[] = {"again", "ends", "done"};
     static const stamp_t under_way = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000000};
-    fixture_t f = begin(*number);
+    scoped(fixture_stop) fixture_t f = begin(*number);
     stamp_all(&f, jobs, 3);
     redis_ok(f.r, "SADD ids 1 2");
     redis_ok(f.r, "SADD finished 3");
@@ -186,5 +185,4 @@ ON_EVERY_SERVER(redis_monitor_servers, a_settle_uses_the_keys_of_its_dialect) {
     where.depth = 1;
     redis_ok(f.r, "LPUSH email:backup before");
     settle_to(&f, &where, "again", under_way, 0, "", SETTLED_GONE);
-    fixture_stop(&f);
 }

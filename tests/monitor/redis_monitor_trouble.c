@@ -4,10 +4,12 @@
 
 #include "wait.h"
 
+static setup_t d;
+SUITE(redis_monitor_trouble, , close_setup(&d));
+
 /* Drops one request of a scan. The worker finishes its job before the monitor repeats the request. */
 Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_scan, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "EXISTS", "retried"};
-    setup_t d;
     open_setup(
         &d,
         (fixture_options_t){
@@ -31,14 +33,12 @@ Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_scan, .timeout 
         cr_assert_eq(waiting(&d, job), 0, "%s was retried although it was finished", job);
     }
     cr_assert_eq(records(&d), 0);
-    close_setup(&d);
 }
 
 /* Redis runs each request of a scan, but the reply is lost: no job is settled twice. */
 Test(redis_monitor_trouble, lost_replies_lose_and_double_nothing, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "digest",
                                         "retried",           "failed"};
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char job[8];
@@ -54,17 +54,15 @@ Test(redis_monitor_trouble, lost_replies_lose_and_double_nothing, .timeout = 60)
     }
     cr_assert_geq(proxy_fired(d.f.proxy), 5);
     expect_reason(&d, "failed", "retries_exhausted 2 -");
-    close_setup(&d);
 }
 
-static void fill(setup_t *d, int jobs) {
-    for (int i = 0; i < jobs; i++) redis_ok(d->f.r, "LPUSH email:backup job%d", i);
+static void fill(int jobs) {
+    for (int i = 0; i < jobs; i++) redis_ok(d.f.r, "LPUSH email:backup job%d", i);
 }
 
 Test(redis_monitor_trouble, a_lock_lost_during_a_scan_changes_nothing) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 0;")});
-    fill(&d, 300);
+    fill(300);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 300);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
     until(&d, lease_take_suspicion(d.instance.leases, 0));
@@ -79,13 +77,11 @@ Test(redis_monitor_trouble, a_lock_lost_during_a_scan_changes_nothing) {
     cr_assert_eq(records(&d), 0);
     instance_lead(&d.instance, d.f.r);
     until(&d, records(&d) == 300);
-    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, flushall_during_a_scan_starts_over) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = ALONE("retry_times = 1;")});
-    fill(&d, 900);
+    fill(900);
     passes(&d, 1);
     long fired = proxy_fired(d.f.proxy);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "RPOPLPUSH", .nth = 300});
@@ -96,13 +92,11 @@ Test(redis_monitor_trouble, flushall_during_a_scan_starts_over) {
     cr_assert_eq(records(&d), 0);
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
-    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, a_full_redis_is_read_without_rotation) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
-    fill(&d, 600);
+    fill(600);
     passes(&d, 1);
     redis_ok(d.f.r, "CONFIG SET maxmemory 1");
     char *refusal = redis_error(d.f.r, "LPUSH x y");
@@ -115,29 +109,27 @@ Test(redis_monitor_trouble, a_full_redis_is_read_without_rotation) {
     redis_ok(d.f.r, "CONFIG SET maxmemory 1");
     until(&d, records(&d) == 1200);
     cr_assert_eq(count(&d, "LLEN email"), 0);
-    close_setup(&d);
 }
 
 /* Returns the number of sentinels in backup. */
-static int sentinels(setup_t *d) {
-    redisReply *list = redis_do(d->f.r, "LRANGE email:backup 0 -1");
+static int sentinels(setup_t *of) {
+    redisReply *list = redis_do(of->f.r, "LRANGE email:backup 0 -1");
     int found = 0;
     for (size_t i = 0; i < list->elements; i++) found += strncmp(list->element[i]->str, "sidecar-sentinel:", 17) == 0;
     return found;
 }
 
-static char *sentinel(setup_t *d, int n) {
-    char *random = redis_str(d->f.r, "HGET sidecar:email:sentinel random"),
+static char *sentinel(setup_t *of, int n) {
+    char *random = redis_str(of->f.r, "HGET sidecar:email:sentinel random"),
          *text = kept_printf("sidecar-sentinel:%s:%d", random, n);
     return text;
 }
 
 Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){
                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
                                  "protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
-    fill(&d, 20);
+    fill(20);
     passes(&d, 2);
     cr_assert_eq(sentinels(&d), 1);
     cr_assert_eq(metric_get(&of(&d)->sentinels), 1);
@@ -152,17 +144,15 @@ Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
     int64_t scans = metric_get(&of(&d)->passes);
     until(&d, metric_get(&of(&d)->passes) > scans + 3);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20);
-    close_setup(&d);
 }
 
 /* Copies of the sentinel end each scan early. Jobs between them must keep their stamps. */
 Test(redis_monitor_trouble, copies_of_the_sentinel_delay_no_stalled_job) {
     enum { COPIES = 8, JOBS = 400 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){
                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; rotation = 10000; }; queues = ( " QUEUE(
                            "retry_times = 1;") " );"});
-    fill(&d, 1);
+    fill(1);
     passes(&d, 2);
     char *copy = sentinel(&d, 1);
     redis_ok(d.f.r, "EVAL %s 1 email:backup %s",
@@ -172,7 +162,6 @@ Test(redis_monitor_trouble, copies_of_the_sentinel_delay_no_stalled_job) {
     cr_assert_geq(sentinels(&d), COPIES);
     until(&d, count(&d, "LLEN email") >= COPIES * JOBS);
     until(&d, sentinels(&d) <= 1);
-    close_setup(&d);
 }
 
 #define NO_STALL                                                                                                                 \
@@ -181,9 +170,8 @@ Test(redis_monitor_trouble, copies_of_the_sentinel_delay_no_stalled_job) {
 
 /* After its hash was deleted, a sentinel is still recognized: the monitor removes it, and does not treat it as a job. */
 Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = NO_STALL});
-    fill(&d, 20);
+    fill(20);
     passes(&d, 2);
     for (int round = 1; round <= 3; round++) {
         char *old = sentinel(&d, 1);
@@ -203,14 +191,12 @@ Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed) {
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20, "a sentinel was stamped");
     cr_assert_eq(count(&d, "LLEN email:backup"), 21);
     cr_assert_eq(records(&d) + count(&d, "LLEN email"), 0);
-    close_setup(&d);
 }
 
 /* A new leader has no memory of the sentinel. */
 Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_holds_no_job) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = NO_STALL});
-    fill(&d, 1);
+    fill(1);
     passes(&d, 2);
     redis_ok(d.f.r, "LREM email:backup 1 job0");
     redis_ok(d.f.r, "DEL sidecar:email:sentinel");
@@ -221,14 +207,12 @@ Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_h
     cr_assert_eq(metric_get(&of(&d)->old_sentinels), 1);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
     cr_assert_eq(records(&d), 0);
-    close_setup(&d);
 }
 
 /* An entry that resembles a sentinel is a job. */
 Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     static const char *const forged[] = {"sidecar-sentinel:", "sidecar-sentinel:0123456789abcdef0123456789abcdef:1",
                                          "sidecar-sentinel::1"};
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]);
     for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]));
@@ -240,19 +224,16 @@ Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]); /* also without the hash these entries are jobs */
     for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]) || !working(&d, forged[i]));
     cr_assert_eq(records(&d), 7, "three jobs must end, and four must be retried");
-    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, a_forged_sentinel_of_zero_bytes_is_a_job) {
     char zeros[] = "sidecar-sentinel:00000000000000000000000000000000:1";
     memset(zeros + 17, 0, 32);
     slice_t forged = {zeros, sizeof zeros - 1};
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "LPUSH email:backup %b", forged.data, forged.len);
     until(&d, in_list(d.f.r, "email", forged));
     cr_assert_eq(records(&d), 1, "the entry must be retried as a job");
-    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, keys_of_the_wrong_type_block_their_queue_only, .timeout = 60) {
@@ -261,7 +242,6 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_block_their_queue_only, .time
     } keys[] = {{"email:backup", "list"},         {"email:errors", "hash"},           {"email", "list"},
                 {"sidecar:email:stamps", "hash"}, {"sidecar:email:sentinel", "hash"}, {"sidecar:email:failures", "stream"},
                 {"sidecar:email:meta", "hash"}};
-    setup_t d;
     open_setup(
         &d,
         (fixture_options_t){
@@ -285,16 +265,14 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_block_their_queue_only, .time
         work_on(&d, "c");
         until(&d, waiting(&d, "c"));
     }
-    close_setup(&d);
 }
 
 /* The sidecar's user lacks the right to one command. */
 Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
     static const char *const commands[] = {"lrem", "brpoplpush", "rpoplpush", "hmget",   "llen",
                                            "lpos", "xadd",       "hscan",     "evalsha", "getrange"};
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
-    fill(&d, 20);
+    fill(20);
     passes(&d, 1);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         redis_ok(d.f.r, "ACL SETUSER default -%s", commands[i]);
@@ -308,24 +286,20 @@ Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
                      "without %s", commands[i]);
         redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     }
-    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, without_tracking_the_monitor_polls) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
     until(&d, proxy_fired(d.f.proxy) > 0); /* the monitor has asked for tracking */
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
     cr_assert_gt(fixture_log_count("redis refuses client tracking"), 0);
-    close_setup(&d);
 }
 
 /* Neither a scan nor a wake-up can find the report within an hour. */
 Test(redis_monitor_trouble, without_tracking_reports_are_looked_for) {
     enum { POLL_MS = 100, RUN_MS = 1000 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .config = "dispatcher = { blind_poll = \"100ms\"; }; " SLOW("")});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
     until(&d, proxy_fired(d.f.proxy) > 0);
@@ -345,14 +319,12 @@ Test(redis_monitor_trouble, without_tracking_reports_are_looked_for) {
     looks = proxy_requests(d.f.proxy, "HLEN email:errors") - looks;
     cr_assert(looks >= 2 && looks <= (wait_now_us() - start) / 1000 / POLL_MS + 1, "%ld looks", looks);
     cr_assert_eq(metric_get(&of(&d)->passes), scans, "a look is no scan");
-    close_setup(&d);
 }
 
 /* Redis allows CLIENT TRACKING, but not CLIENT CACHING. Redis 6.2 can only add the right to a subcommand. */
 #define NO_CACHING "-client +client|id +client|setname +client|tracking +client|list"
 
 static void expect_polling_without_caching(bool from_the_start) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = "dispatcher = { blind_poll = \"100ms\"; }; " SLOW("")});
     if (from_the_start) redis_ok(d.f.r, "ACL SETUSER default " NO_CACHING);
     work_on(&d, "old");
@@ -368,14 +340,12 @@ static void expect_polling_without_caching(bool from_the_start) {
     cr_assert_eq(metric_get(&d.instance.metrics->tracking_refused), 1);
     cr_assert_eq(fixture_log_count("redis refuses client tracking"), 1);
     if (from_the_start) cr_assert_eq(fixture_log_count("redis refuses the monitor"), 0);
-    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, without_caching_the_monitor_polls) { expect_polling_without_caching(true); }
 Test(redis_monitor_trouble, the_monitor_polls_after_it_lost_the_right_to_caching) { expect_polling_without_caching(false); }
 
 Test(redis_monitor_trouble, a_killed_tracking_connection_is_replaced) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
     until(&d, redis_int(d.f.r, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS', '*')"));
     driver_settle(&d.instance.driver, d.f.r);
@@ -385,12 +355,10 @@ Test(redis_monitor_trouble, a_killed_tracking_connection_is_replaced) {
     cr_assert_eq(metric_get(&d.instance.metrics->reconnects), 1);
     redis_ok(d.f.r, "HSET email:errors a boom");
     until(&d, waiting(&d, "a")); /* only the new tracking connection can wake the monitor within an hour */
-    close_setup(&d);
 }
 
 /* A full stream delays only ends. */
 Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456");
     work_on(&d, "a");
@@ -403,12 +371,10 @@ Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 0");
     until(&d, records(&d) == 1);
     cr_assert_eq(working(&d, "a"), 0);
-    close_setup(&d);
 }
 
 /* No record can be added, and no later command repairs that. Retries need no record. */
 Test(redis_monitor_trouble, a_stream_at_its_last_id_delays_only_ends) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
     work_on(&d, "a");
@@ -421,15 +387,13 @@ Test(redis_monitor_trouble, a_stream_at_its_last_id_delays_only_ends) {
     redis_ok(d.f.r, "DEL sidecar:email:failures");
     until(&d, !working(&d, "a"));
     cr_assert_eq(records(&d), 1);
-    close_setup(&d);
 }
 
 /* Two leaders, one of them already replaced: each job stays in one place. */
 Test(redis_monitor_trouble, a_replaced_leader_moves_no_job_twice) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
-    instance_t other;
-    fill(&d, 50);
+    scoped(instance_stop) instance_t other;
+    fill(50);
     passes(&d, 1);
     instance_start(&other, d.f.keys, INSTANCE_MONITOR);
     instance_lead(&other, d.f.r);
@@ -440,6 +404,4 @@ Test(redis_monitor_trouble, a_replaced_leader_moves_no_job_twice) {
     }
     cr_assert(driver_until(&other.driver, count(&d, "LLEN email") == 50, 8000));
     cr_assert_eq(records(&d), 50);
-    instance_stop(&other);
-    close_setup(&d);
 }

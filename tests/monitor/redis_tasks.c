@@ -130,18 +130,20 @@ static const side_task_ops_t FAKE_TASK = {.open = fake_open,
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { protected_timeout = \"1h\"; heartbeat = \"off\"; "   \
     "retry_window = \"24h\"; }; queues = ( { name = \"email\"; " email " }, { name = \"sms\"; }, { name = \"push\"; } );"
 
+static setup_t d;
+
 /* Starts a monitor with a fake task (from `fakes`) for each of the first `count` queues. */
-static void tasks_begin(setup_t *d, size_t count, fixture_options_t options) {
+static void tasks_begin(size_t count, fixture_options_t options) {
     if (!options.config) options.config = CONFIG("");
     options.closed = true;
-    d->f = fixture_start(&options);
-    instance_start(&d->instance, d->f.keys, INSTANCE_MONITOR);
-    for (size_t i = 0; i < count; i++) monitor_add_task(d->instance.monitor, i, &FAKE_TASK);
-    instance_lead(&d->instance, d->f.r);
+    d.f = fixture_start(&options);
+    instance_start(&d.instance, d.f.keys, INSTANCE_MONITOR);
+    for (size_t i = 0; i < count; i++) monitor_add_task(d.instance.monitor, i, &FAKE_TASK);
+    instance_lead(&d.instance, d.f.r);
 }
 
-static void tasks_end(setup_t *d) {
-    close_setup(d);
+static void tasks_end(void) {
+    close_setup(&d);
     for (size_t i = 0; i < TASKS; i++) {
         cr_assert_eq(fakes[i].opened, 0);
         cr_assert_not(fakes[i].early, "task %zu stepped too early", i);
@@ -149,47 +151,44 @@ static void tasks_end(setup_t *d) {
 }
 
 /* Runs until no task needs a step. */
-static void settle_down(setup_t *d) { driver_settle(&d->instance.driver, d->f.r); }
+static void settle_down(void) { driver_settle(&d.instance.driver, d.f.r); }
+
+SUITE(redis_tasks, , tasks_end());
 
 Test(redis_tasks, a_task_steps_when_it_asked_to) {
-    setup_t d;
     fakes[0].after_ms = 40;
     fakes[1].after_ms = -1;
-    tasks_begin(&d, 2, (fixture_options_t){0});
+    tasks_begin(2, (fixture_options_t){0});
     until(&d, fakes[0].steps >= 10); /* fake_step sets `early` */
     cr_assert_eq(fakes[1].steps, 1, "a task stepped without a change");
     cr_assert(fakes[1].changed, "before the first step all keys count as changed");
     cr_assert_not(fakes[0].changed);
-    tasks_end(&d);
 }
 
 Test(redis_tasks, a_changed_key_wakes_its_task) {
-    setup_t d;
     for (size_t i = 0; i < 2; i++) fakes[i] = (fake_task_t){.after_ms = -1, .asks = true};
-    tasks_begin(&d, 2, (fixture_options_t){0});
-    settle_down(&d);
+    tasks_begin(2, (fixture_options_t){0});
+    settle_down();
     int before[2] = {fakes[0].steps, fakes[1].steps};
     cr_assert(fakes[0].was_armed);
     redis_ok(d.f.r, "SET email:board 1");
     until(&d, fakes[0].steps > before[0]);
     cr_assert(fakes[0].changed);
-    settle_down(&d);
+    settle_down();
     cr_assert_eq(fakes[1].steps, before[1], "a task stepped without a change of its keys");
     redis_ok(d.f.r, "SET shared:board 1");
     until(&d, fakes[0].steps > before[0] + 1 && fakes[1].steps > before[1]);
     redis_ok(d.f.r, "SET email:other 1");
-    settle_down(&d);
+    settle_down();
     cr_assert_eq(fakes[0].steps, before[0] + 2);
     redis_ok(d.f.r, "FLUSHDB");
     until(&d, fakes[0].steps > before[0] + 2 && fakes[1].steps > before[1] + 1);
-    tasks_end(&d);
 }
 
 Test(redis_tasks, a_message_wakes_its_task) {
-    setup_t d;
     for (size_t i = 0; i < 2; i++) fakes[i].after_ms = -1;
-    tasks_begin(&d, 2, (fixture_options_t){0});
-    settle_down(&d);
+    tasks_begin(2, (fixture_options_t){0});
+    settle_down();
     redis_ok(d.f.r, "PUBLISH email:news %b", "a\0b", (size_t)3);
     until(&d, fakes[0].subscribed == 1 && fakes[0].steps == 2);
     cr_assert_eq(fakes[0].message_len, 3);
@@ -199,15 +198,13 @@ Test(redis_tasks, a_message_wakes_its_task) {
     until(&d, fakes[1].forgets > 0 && redis_int(d.f.r, "PUBLISH sms:news x") == 1);
     until(&d, fakes[1].subscribed == 1);
     cr_assert_eq(fakes[0].subscribed, 1);
-    tasks_end(&d);
 }
 
 Test(redis_tasks, a_refused_channel_loses_only_its_messages) {
-    setup_t d;
     for (size_t i = 0; i < 2; i++) fakes[i] = (fake_task_t){.after_ms = -1, .asks = true};
-    tasks_begin(&d, 2, (fixture_options_t){.proxy = true});
+    tasks_begin(2, (fixture_options_t){.proxy = true});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SUBSCRIBE email:news", .error = "-NOPERM no"});
-    settle_down(&d);
+    settle_down();
     cr_assert_eq(fixture_log_count("cannot subscribe; events on this channel"), 1);
     cr_assert_eq(fixture_log_count("email:news"), 1);
     cr_assert_eq(redis_int(d.f.r, "PUBLISH email:news x"), 0);
@@ -216,28 +213,24 @@ Test(redis_tasks, a_refused_channel_loses_only_its_messages) {
     int before = fakes[0].steps;
     redis_ok(d.f.r, "SET email:board 1");
     until(&d, fakes[0].steps > before);
-    tasks_end(&d);
 }
 
 /* Pages of a long scan and steps of busy tasks take turns. */
 Test(redis_tasks, scans_and_tasks_take_turns) {
     enum { ENTRIES = 20000 };
-    setup_t d;
-    tasks_begin(&d, 2, (fixture_options_t){0});
+    tasks_begin(2, (fixture_options_t){0});
     redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end",
              (int)ENTRIES);
     until(&d, metric_get(&of(&d)->passes) >= 1);
     cr_assert_geq(fakes[0].steps, ENTRIES / 512, "tasks starve beside a scan");
     cr_assert_leq(abs(fakes[0].steps - fakes[1].steps), 2, "one task starves beside another");
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);
-    tasks_end(&d);
 }
 
 Test(redis_tasks, a_refusal_concerns_one_queue_and_is_reported_once) {
-    setup_t d;
     fakes[0] = (fake_task_t){.outcome = OUTCOME_REFUSED, .asks = true};
     fakes[1] = (fake_task_t){.after_ms = 10};
-    tasks_begin(&d, 2, (fixture_options_t){0});
+    tasks_begin(2, (fixture_options_t){0});
     until(&d, fakes[0].steps == 1);
     int others = fakes[1].steps;
     redis_ok(d.f.r, "LPUSH email:backup a");
@@ -258,18 +251,16 @@ Test(redis_tasks, a_refusal_concerns_one_queue_and_is_reported_once) {
     fakes[0].outcome = OUTCOME_REFUSED;
     redis_ok(d.f.r, "SET email:board 2");
     until(&d, fixture_log_count("refused by the test") == 2);
-    tasks_end(&d);
 }
 
 Test(redis_tasks, a_fenced_task_waits_for_the_next_term) {
-    setup_t d;
     fakes[0].fences = true;
-    tasks_begin(&d, 1, (fixture_options_t){0});
+    tasks_begin(1, (fixture_options_t){0});
     until(&d, fakes[0].steps == 1);
     int forgets = fakes[0].forgets;
     cr_assert_gt(forgets, 0);
     cr_assert(lease_take_suspicion(d.instance.leases, 0));
-    settle_down(&d);
+    settle_down();
     cr_assert_eq(fakes[0].steps, 1);
     monitor_finish(d.instance.monitor);
     cr_assert_eq(fakes[0].leaves, 0);
@@ -278,15 +269,13 @@ Test(redis_tasks, a_fenced_task_waits_for_the_next_term) {
     until(&d, fakes[0].steps == 1);
     cr_assert_gt(fakes[0].forgets, forgets);
     cr_assert(fakes[0].changed);
-    tasks_end(&d);
 }
 
 Test(redis_tasks, a_new_connection_resets_a_task) {
     static const outcome_t troubles[] = {OUTCOME_DISCONNECTED, OUTCOME_RETRY};
-    setup_t d;
     fakes[0].after_ms = fakes[1].after_ms = -1;
-    tasks_begin(&d, 2, (fixture_options_t){0});
-    settle_down(&d);
+    tasks_begin(2, (fixture_options_t){0});
+    settle_down();
     for (size_t i = 0; i < 2; i++) {
         int forgets[2] = {fakes[0].forgets, fakes[1].forgets}, steps = fakes[1].steps;
         fakes[0].outcome = troubles[i];
@@ -295,60 +284,52 @@ Test(redis_tasks, a_new_connection_resets_a_task) {
         fakes[0].outcome = OUTCOME_OK;
         until(&d, fakes[1].steps > steps);
         cr_assert(fakes[1].changed);
-        settle_down(&d);
+        settle_down();
     }
     int forgets = fakes[0].forgets, steps = fakes[0].steps;
     redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
     until(&d, fakes[0].forgets > forgets && fakes[0].steps > steps);
-    tasks_end(&d);
 }
 
 Test(redis_tasks, without_tracking_a_task_is_polled) {
-    setup_t d;
     fakes[0].after_ms = -1;
-    tasks_begin(&d, 1, (fixture_options_t){.proxy = true});
+    tasks_begin(1, (fixture_options_t){.proxy = true});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
     until(&d, fakes[0].steps == 5);
     cr_assert_not(fakes[0].was_armed);
     fakes[0].early = false; /* polls come sooner than call->next */
-    tasks_end(&d);
 }
 
 Test(redis_tasks, the_safety_poll_steps_an_idle_task) {
-    setup_t d;
     fakes[0].after_ms = -1;
-    tasks_begin(&d, 1, (fixture_options_t){0});
-    settle_down(&d);
+    tasks_begin(1, (fixture_options_t){0});
+    settle_down();
     cr_assert_eq(fakes[0].steps, 1);
     fixture_step_boottime(SCAN_SAFETY_S * 1000 + 1);
     until(&d, fakes[0].steps == 2);
     cr_assert(fakes[0].changed);
-    tasks_end(&d);
 }
 
 Test(redis_tasks, a_shutdown_releases_task_locks) {
-    setup_t d;
     fakes[0] = (fake_task_t){.after_ms = -1};
     fakes[1] = (fake_task_t){.after_ms = -1};
     fakes[2] = (fake_task_t){.outcome = OUTCOME_REFUSED};
-    tasks_begin(&d, 3, (fixture_options_t){0});
+    tasks_begin(3, (fixture_options_t){0});
     monitor_finish(d.instance.monitor);
     cr_assert_eq(fakes[0].leaves, 0, "a task that has not stepped must not leave");
-    settle_down(&d);
+    settle_down();
     fakes[0].outcome = OUTCOME_REFUSED; /* one task's refusal must not stop the next task */
     monitor_finish(d.instance.monitor);
     for (size_t i = 0; i < TASKS; i++) cr_assert_eq(fakes[i].leaves, 1, "%zu", i);
     lease_end(d.instance.leases, 0);
     monitor_finish(d.instance.monitor);
     cr_assert_eq(fakes[1].leaves, 1, "a task must not leave after the lock is lost");
-    tasks_end(&d);
 }
 
 Test(redis_tasks, an_end_without_redis_waits_once) {
-    setup_t d;
     for (size_t i = 0; i < TASKS; i++) fakes[i] = (fake_task_t){.after_ms = -1};
-    tasks_begin(&d, 3, (fixture_options_t){.redis = "timeout = \"60s\";"});
-    settle_down(&d);
+    tasks_begin(3, (fixture_options_t){.redis = "timeout = \"60s\";"});
+    settle_down();
     server_freeze(d.f.server);
     atomic_store(&d.instance.driver.role.stop, true);
     int64_t began = wait_now_us();
@@ -357,13 +338,10 @@ Test(redis_tasks, an_end_without_redis_waits_once) {
     server_thaw(d.f.server);
     cr_assert_eq(fakes[0].leaves + fakes[1].leaves + fakes[2].leaves, 1);
     cr_assert_lt(took_us, INT64_C(20000) * wait_scaled_ms(1000), "the end waited for more than one task");
-    tasks_end(&d);
 }
 
 Test(redis_tasks, a_task_of_a_queue_without_a_monitor_is_idle) {
-    setup_t d;
-    tasks_begin(&d, 1, (fixture_options_t){.config = CONFIG("roles = [\"dispatcher\"];")});
+    tasks_begin(1, (fixture_options_t){.config = CONFIG("roles = [\"dispatcher\"];")});
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(fakes[0].steps, 0, "this queue has no monitor");
-    tasks_end(&d);
 }

@@ -42,11 +42,10 @@ Test(unit_workers, the_last_name_stays_until_it_is_forgotten) {
 }
 
 Test(unit_workers, a_name_is_one_line_of_text) {
-    workers_t workers = {0};
+    scoped(workers_free) workers_t workers = {0};
     digest_t digest = job(1);
     workers_note(&workers, &digest, (slice_t){"a\0b\n\xc3", 5});
     cr_assert_str_eq(name_of(&workers, 1), "a\\u0000b\\u000a\\ufffd");
-    workers_free(&workers);
 }
 
 static bool even(void *self, const uint8_t key[KEY_BYTES]) {
@@ -55,7 +54,7 @@ static bool even(void *self, const uint8_t key[KEY_BYTES]) {
 }
 
 Test(unit_workers, the_number_of_names_is_bounded) {
-    workers_t workers = {0};
+    scoped(workers_free) workers_t workers = {0};
     int asked = 0, kept = 0;
     for (int i = 0; i < WORKERS_MAX + 5; i++) note(&workers, i, "w");
     cr_assert_str_eq(name_of(&workers, WORKERS_MAX - 1), "w");
@@ -73,5 +72,4 @@ Test(unit_workers, the_number_of_names_is_bounded) {
     note(&workers, WORKERS_MAX, "new");
     cr_assert_str_eq(name_of(&workers, WORKERS_MAX), "new");
     cr_assert_gt(kept, WORKERS_MAX / 3);
-    workers_free(&workers);
 }

@@ -130,7 +130,7 @@ static bool claimed(redis_t *r) { return redis_int(r, "HSTRLEN sidecar:app:queue
 
 /* Lets a leader, a dispatcher and a standby work with the current rights until Redis refuses the command, or all is done. */
 static void let_work(const char *command) {
-    instance_t instance, standby;
+    scoped(instance_stop) instance_t instance, standby;
     instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
     instance_start(&standby, f.keys, INSTANCE_LEADER);
     driver_until(&instance.driver, metric_get(&instance.metrics->leading) || refused(f.r, command), 10000);
@@ -139,8 +139,6 @@ static void let_work(const char *command) {
     fixture_step_boottime(5001); /* the dispatcher asks again for the queue that the other group owned */
     driver_until(&instance.driver, refused(f.r, command), 10000);
     leader_finish(instance.leader);
-    instance_stop(&standby);
-    instance_stop(&instance);
 }
 
 Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeout = 60) {

@@ -11,7 +11,7 @@ Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
     } rows[] = {{"sidecar:email:auditors", "hash", false},
                 {"sidecar:email:failures", "stream", true},
                 {"sidecar:email:meta", "hash", true}};
-    fixture_t f = fixture_start(
+    scoped(fixture_stop) fixture_t f = fixture_start(
         &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++)
         for (int i = 0; i < FIXTURE_TYPES; i++) {
@@ -36,5 +36,4 @@ Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
             redis_expect(f.r, fixture_types[i], "TYPE %s", rows[row].key);
             stream_ends_free(looks, 2);
         }
-    fixture_stop(&f);
 }

@@ -160,10 +160,11 @@ Test(redis_withdrawn_rights, bull_scripts_change_nothing, .timeout = 60) { TRY("
 /* The roles meet the refusal at several attempts, and are then given the right back. */
 /* Returns whether each job and each record is there once. */
 static bool withdraw_while_running(const char *command) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = RUNNING, .redis = RIGHTS_LOGIN, .closed = true});
+    scoped(fixture_stop) fixture_t f =
+        fixture_start(&(fixture_options_t){.config = RUNNING, .redis = RIGHTS_LOGIN, .closed = true});
     scoped(rights_free) rights_t rights = rights_read(NULL);
     rights_grant(f.r, &rights, NULL);
-    instance_t instance;
+    scoped(instance_stop) instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_DISPATCHER | INSTANCE_MONITOR);
     instance_lead(&instance, f.r);
     driver_step(&instance.driver, 1);
@@ -184,8 +185,6 @@ static bool withdraw_while_running(const char *command) {
     cr_expect(done, "with %s again the roles do not go on", command);
     bool once = redis_int(f.r, "LLEN email") == 2 && redis_int(f.r, "XLEN sidecar:email:failures") == 2;
     cr_expect_leq(redis_int(f.r, "LLEN email:backup"), 1, "without %s more than the sentinel is in backup", command);
-    instance_stop(&instance);
-    fixture_stop(&f);
     return once;
 }
 

@@ -3,7 +3,7 @@
 #include "queue/keys.h"
 
 Test(unit_keys, one_lock_for_a_group) {
-    config_t *config =
+    scoped(config_drop) config_t *config =
         fixture_config("group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; delayed = \"later\"; } );");
     scoped(keyspace_drop) keyspace_t *keys = keyspace_new(config);
     cr_assert_eq(keys->lock_count, 1);
@@ -24,7 +24,6 @@ Test(unit_keys, one_lock_for_a_group) {
     cr_assert_str_eq(keys->queues[0].config->errors, "email:errors");
     cr_assert_str_eq(keys->queues[1].config->delayed, "later");
     keyspace_free(NULL);
-    config_free(config);
 }
 
 Test(unit_keys, a_lock_for_each_queue) {

@@ -51,14 +51,18 @@ static void delay_jobs(redis_t *r, int swap) {
     }
 }
 
+static cluster_t s;
+
 /* The connections of the old certificates go; new ones must work. */
-static void reconnect(cluster_t *s) {
-    cr_assert_gt(cluster_kill_connections(s->r, ""), 0);
-    cluster_works(s, "q");
+static void reconnect(void) {
+    cr_assert_gt(cluster_kill_connections(s.r, ""), 0);
+    cluster_works(&s, "q");
 }
 
+SUITE(daemon_tls, , cluster_end(&s));
+
 Test(daemon_tls, five_swaps_of_certificate_and_ca_under_load_end_no_term, .timeout = 120) {
-    cluster_t s = begin();
+    s = begin();
     daemon_t *d = cluster_sidecar_up(
         &s, (sidecar_t){.ttl = "5s", .redis = pair(), .queues = "{ name = \"q\"; }, { name = \"busy\"; }", .poll = "1s"});
     char *token = redis_str(s.r, "GET sidecar:g:lock");
@@ -72,10 +76,10 @@ Test(daemon_tls, five_swaps_of_certificate_and_ca_under_load_end_no_term, .timeo
         write_pairs(ca);
         reload(s.r);
         cluster_works(&s, "q");
-        reconnect(&s);
+        reconnect();
         certificate_write(ca, NULL, certificate_shared_dir(), "ca");
         reload(s.r);
-        reconnect(&s);
+        reconnect();
         certificate_free(old);
         old = ca;
     }
@@ -83,12 +87,11 @@ Test(daemon_tls, five_swaps_of_certificate_and_ca_under_load_end_no_term, .timeo
     redis_expect(s.r, token, "GET sidecar:g:lock");
     cr_assert_eq(daemon_log_count(d, "no longer leading"), 0);
     certificate_free(old);
-    cluster_end(&s);
 }
 
 /* The sidecar reports a certificate that it cannot accept, goes on to try, and works once it is mended. */
 Test(daemon_tls, certificate_that_expires_is_named_in_the_log_and_its_renewal_needs_no_restart, .timeout = 60) {
-    cluster_t s = begin();
+    s = begin();
     certificate_t *ca = new_ca(1);
     certificate_write(ca, NULL, certificate_shared_dir(), "ca");
     write_pairs(ca);
@@ -106,7 +109,6 @@ Test(daemon_tls, certificate_that_expires_is_named_in_the_log_and_its_renewal_ne
     cluster_works(&s, "q");
     certificate_free(expired);
     certificate_free(ca);
-    cluster_end(&s);
 }
 
 static const daemon_output_t *run_cli(const daemon_t *d, const char *const *args) {
@@ -121,7 +123,7 @@ static const daemon_output_t *run_cli(const daemon_t *d, const char *const *args
 
 Test(daemon_tls, every_command_works_by_a_rediss_url, .timeout = 60) {
     setenv("QS_TLS", "1", 1);
-    cluster_t s = cluster_begin(NULL);
+    s = cluster_begin(NULL);
     daemon_t *d = daemon_start("redis = { url = \"rediss://localhost:%d/0\"; tls_ca_file = \"%s/ca.crt\"; };\n"
                                "group = \"g\"; monitor = { scan_interval = \"50ms\"; }; http = { port = 0; };\n"
                                "queues = ( { name = \"q\"; heartbeat = \"off\"; protected_timeout = \"1h\"; } );\n",
@@ -146,19 +148,17 @@ Test(daemon_tls, every_command_works_by_a_rediss_url, .timeout = 60) {
         while (line > list && line[-1] != '\n') line--;
         cr_assert_neq(strncmp(strstr(line, "laddr="), "laddr=/", 7), 0, "%s", line);
     }
-    cluster_end(&s);
 }
 
 /* The name is checked before the password is sent. */
 Test(daemon_tls, wrong_server_name_is_refused_by_check) {
     setenv("QS_TLS", "1", 1);
-    cluster_t s = cluster_begin(NULL);
+    s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){.redis = "tls_server_name = \"redis.example\";"});
     const daemon_output_t *check = daemon_run("check", "--redis", "-c", path);
     cr_assert_eq(check->code, 69, "%d: %s", check->code, check->err);
     cr_assert_not_null(strstr(check->err, "the certificate is for localhost, 127.0.0.1, ::1, not for redis.example"), "%s",
                        check->err);
-    cluster_end(&s);
 }
 
 static int troubles(const daemon_t *d) {
@@ -167,17 +167,16 @@ static int troubles(const daemon_t *d) {
 
 /* Roles give up their handshakes because they are to stop. */
 Test(daemon_tls, handshakes_that_a_stop_ends_are_no_failures) {
-    server_t *plain = server_start(&(server_options_t){.tcp = true});
-    daemon_t *d = daemon_start("group = \"g\";\nredis = { sentinels = [\"127.0.0.1:%d\"]; master = \"m\"; sentinel_tls = true; "
-                               "tls_verify = \"none\"; };\nhttp = { port = 0; };\nlog = { format = \"json\"; };\n"
-                               "queues = ( { name = \"q\"; } );\n",
-                               server_port(plain));
+    scoped(server_drop) server_t *plain = server_start(&(server_options_t){.tcp = true});
+    scoped(daemon_drop) daemon_t *d =
+        daemon_start("group = \"g\";\nredis = { sentinels = [\"127.0.0.1:%d\"]; master = \"m\"; sentinel_tls = true; "
+                     "tls_verify = \"none\"; };\nhttp = { port = 0; };\nlog = { format = \"json\"; };\n"
+                     "queues = ( { name = \"q\"; } );\n",
+                     server_port(plain));
     cr_assert(daemon_wait_log(d, "the sentinel speaks no TLS on this port", 10000));
     cr_assert(daemon_wait_log(d, "cannot learn where the primary is", 10000));
     int before = troubles(d);
     cr_assert_eq(daemon_terminate(d, 10000).code, 0);
     char *log = daemon_log(d);
     cr_assert_eq(troubles(d), before, "%s", log);
-    daemon_free(d);
-    server_free(plain);
 }

@@ -22,18 +22,22 @@ static bool echoes(fixture_t *f, const char *text) {
 
 static void expect_echo(fixture_t *f, const char *text) { cr_assert(echoes(f, text), "%s", f->error.text); }
 
-static outcome_t ask(fixture_t *f, const char *command, const char *argument) {
+static fixture_t f;
+
+static outcome_t ask(const char *command, const char *argument) {
     redisReply *reply = NULL;
-    request_begin(f->conn, command);
-    request_text(f->conn, argument);
-    outcome_t outcome = request_ask(f->conn, &reply, &f->error);
+    request_begin(f.conn, command);
+    request_text(f.conn, argument);
+    outcome_t outcome = request_ask(f.conn, &reply, &f.error);
     cr_assert_eq(outcome == OUTCOME_OK, reply != NULL);
     conn_reply_free(reply);
     return outcome;
 }
 
+SUITE(redis_conn, , fixture_stop(&f));
+
 Test(redis_conn, opens_once_and_returns_server_facts) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true});
     bool valkey;
     char *version = server_version(f.server, &valkey);
     char *expected = kept_printf("%s %s", valkey ? "valkey" : "redis", version);
@@ -50,18 +54,17 @@ Test(redis_conn, opens_once_and_returns_server_facts) {
     cr_assert_not_null(strstr(list, " name=test "), "%s", list);
     conn_close(f.conn);
     cr_assert(conn_fd(f.conn) == -1 && !conn_is_open(f.conn));
-    cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_DISCONNECTED, "a closed connection");
+    cr_assert_eq(ask("ECHO", "x"), OUTCOME_DISCONNECTED, "a closed connection");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     cr_assert_neq(conn_generation(f.conn), generation);
-    fixture_stop(&f);
 }
 
 Test(redis_conn, speaks_tcp_too) {
-    fixture_t f = fixture_start(&(fixture_options_t){.tcp = true, .closed = true});
-    config_t *config =
+    f = fixture_start(&(fixture_options_t){.tcp = true, .closed = true});
+    scoped(config_drop) config_t *config =
         fixture_config("redis = { host = \"127.0.0.1\"; port = %d; }; queues = ( { name = \"q\"; } );", server_port(f.server));
-    topology_t *topology = topology_new(&config->redis);
-    conn_t *conn = conn_new(topology_shard(topology, 0), "tcp", NULL);
+    scoped(topology_drop) topology_t *topology = topology_new(&config->redis);
+    scoped(conn_drop) conn_t *conn = conn_new(topology_shard(topology, 0), "tcp", NULL);
     cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     char *target = kept_printf("127.0.0.1:%d", server_port(f.server));
     cr_assert_str_eq(conn_target(conn), target);
@@ -69,10 +72,6 @@ Test(redis_conn, speaks_tcp_too) {
     conn_close(conn);
     cr_assert_eq(conn_open(conn, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_not_null(strstr(f.error.text, target), "%s", f.error.text);
-    conn_free(conn);
-    topology_free(topology);
-    config_free(config);
-    fixture_stop(&f);
 }
 
 Test(redis_conn, reads_versions_of_redis_and_valkey) {
@@ -87,7 +86,7 @@ Test(redis_conn, reads_versions_of_redis_and_valkey) {
         {"# Server\r\nos:x\r\n", "redis of an unknown version", 0},
         {"", "redis of an unknown version", 0},
     };
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *bulk = kept_printf("$%zu\r\n%s", strlen(rows[i].info), rows[i].info);
         proxy_pass(f.proxy);
@@ -97,13 +96,12 @@ Test(redis_conn, reads_versions_of_redis_and_valkey) {
         cr_assert_eq(conn_version(f.conn), rows[i].version, "%s", rows[i].info);
         cr_assert_str_eq(conn_server(f.conn), rows[i].server);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_conn, reads_the_password_file_at_each_connect) {
     char *path = temp_path(temp_root(), "password"),
          *redis = kept_printf("password_file = \"%s\"; password = \"not this\";", path);
-    fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .closed = true});
+    f = fixture_start(&(fixture_options_t){.redis = redis, .closed = true});
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert_not_null(strstr(f.error.text, path), "%s", f.error.text);
     cr_assert_not(conn_is_open(f.conn));
@@ -121,27 +119,25 @@ Test(redis_conn, reads_the_password_file_at_each_connect) {
     temp_write(path, "two\n");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     expect_echo(&f, "in");
-    fixture_stop(&f);
 }
 
-static void expect_user(fixture_t *f, const char *user) {
+static void expect_user(const char *user) {
     redisReply *reply;
-    request_begin(f->conn, "ACL");
-    request_text(f->conn, "WHOAMI");
-    cr_assert_eq(request_ask(f->conn, &reply, &f->error), OUTCOME_OK, "%s", f->error.text);
+    request_begin(f.conn, "ACL");
+    request_text(f.conn, "WHOAMI");
+    cr_assert_eq(request_ask(f.conn, &reply, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_str_eq(reply->str, user);
     conn_reply_free(reply);
 }
 
 /* Without AUTH a connection belongs to the user `default`, who may do everything here. */
 Test(redis_conn, a_user_without_a_password_is_not_the_default_user) {
-    fixture_t f = fixture_start(&(fixture_options_t){.redis = "username = \"plain\";", .closed = true});
+    f = fixture_start(&(fixture_options_t){.redis = "username = \"plain\";", .closed = true});
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "the user does not exist yet");
     cr_assert_not(conn_is_open(f.conn));
     redis_ok(f.r, "ACL SETUSER plain on nopass ~* &* +@all");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
-    expect_user(&f, "plain");
-    fixture_stop(&f);
+    expect_user("plain");
 }
 
 Test(redis_conn, a_password_file_without_a_password_is_an_error) {
@@ -160,7 +156,7 @@ Test(redis_conn, a_password_file_without_a_password_is_an_error) {
         if (rows[i].text) temp_write(path, rows[i].text);
         /* The connection must use neither the user `default` nor redis.password instead of the file. */
         char *redis = kept_printf("password_file = \"%s\"; password = \"inline\";", path);
-        fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .proxy = true, .closed = true});
+        f = fixture_start(&(fixture_options_t){.redis = redis, .proxy = true, .closed = true});
         redis_ok(f.r, "ACL SETUSER default >inline");
         for (int again = 0; again < 2; again++) {
             cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "%s: %s", rows[i].name, f.error.text);
@@ -174,30 +170,27 @@ Test(redis_conn, a_password_file_without_a_password_is_an_error) {
 }
 
 Test(redis_conn, logs_in_as_a_user_and_hides_the_password) {
-    fixture_t f =
-        fixture_start(&(fixture_options_t){.redis = "username = \"sidecar\"; password = \"s3cret word\";", .closed = true});
+    f = fixture_start(&(fixture_options_t){.redis = "username = \"sidecar\"; password = \"s3cret word\";", .closed = true});
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert_null(strstr(f.error.text, "s3cret"), "%s", f.error.text);
     redis_ok(f.r, "ACL SETUSER sidecar on %s ~* +@all", ">s3cret word");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
-    expect_user(&f, "sidecar");
-    fixture_stop(&f);
+    expect_user("sidecar");
 }
 
 Test(redis_conn, selects_its_database) {
-    fixture_t f = fixture_start(&(fixture_options_t){.redis = "db = 3;"});
-    cr_assert_eq(ask(&f, "INCR", "n"), OUTCOME_OK);
+    f = fixture_start(&(fixture_options_t){.redis = "db = 3;"});
+    cr_assert_eq(ask("INCR", "n"), OUTCOME_OK);
     redis_ok(f.r, "SELECT 3");
     redis_expect(f.r, "1", "GET n");
     fixture_stop(&f);
     f = fixture_start(&(fixture_options_t){.redis = "db = 300;", .closed = true});
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "no such database");
     cr_assert_not(conn_is_open(f.conn));
-    fixture_stop(&f);
 }
 
 Test(redis_conn, bytes_pass_as_they_are) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     redisReply *reply;
     request_begin(f.conn, "SET");
     request_bytes(f.conn, "k\0\xff\r\n", 5);
@@ -213,7 +206,6 @@ Test(redis_conn, bytes_pass_as_they_are) {
     cr_assert_eq(reply->integer, 3000);
     conn_reply_free(reply);
     redis_expect(f.r, "-9223372036854775808", "LINDEX numbers -1");
-    fixture_stop(&f);
 }
 
 static size_t in_use(void) {
@@ -224,7 +216,7 @@ static size_t in_use(void) {
 /* The next large job may be days away. */
 Test(redis_conn, memory_of_a_large_job_is_freed) {
     enum { LARGE = 8 << 20, SMALL = 256 << 10 };
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     char *job = kept(malloc(LARGE + 1));
     memset(job, 'x', LARGE);
     job[LARGE] = '\0';
@@ -232,13 +224,12 @@ Test(redis_conn, memory_of_a_large_job_is_freed) {
     size_t before = in_use();
     expect_echo(&f, job);
     cr_assert_leq(in_use(), before + SMALL);
-    fixture_stop(&f);
 }
 
 /* The connection frees the buffer of a large reply. Replies behind it in the same buffer must not be lost. */
 Test(redis_conn, a_large_reply_loses_no_reply_behind_it) {
     enum { REQUESTS = 60, SMALL = 10, LARGE = 200000 };
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     char *bytes = kept(calloc(1, LARGE));
     for (int i = 0; i < REQUESTS; i++) {
         request_begin(f.conn, "ECHO");
@@ -251,12 +242,11 @@ Test(redis_conn, a_large_reply_loses_no_reply_behind_it) {
         cr_assert_eq(reply->len, i % 10 ? SMALL + (size_t)i : LARGE, "reply %d", i);
         conn_reply_free(reply);
     }
-    fixture_stop(&f);
 }
 
 /* The caller of an unsent request has got OUTCOME_DISCONNECTED, or has not ended the request. */
 Test(redis_conn, new_connection_drops_unsent_requests) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     for (int ended = 0; ended <= 1; ended++) {
         request_begin(f.conn, "SET");
         request_text(f.conn, "late");
@@ -267,11 +257,10 @@ Test(redis_conn, new_connection_drops_unsent_requests) {
         for (int i = 0; i < 2; i++) expect_echo(&f, "next");
         cr_assert_eq(redis_int(f.r, "EXISTS late"), 0);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_conn, a_request_that_was_not_ended_is_not_sent) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     for (int i = 0; i < 2; i++) {
         request_begin(f.conn, "SET");
         request_text(f.conn, "half");
@@ -279,11 +268,10 @@ Test(redis_conn, a_request_that_was_not_ended_is_not_sent) {
         expect_echo(&f, "whole");
     }
     cr_assert_eq(redis_int(f.r, "EXISTS half"), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_conn, replies_come_in_the_order_of_the_requests) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     enum { REQUESTS = 2000 };
     char *padding = kept(calloc(1, 2001));
     memset(padding, 'x', 2000);
@@ -302,25 +290,23 @@ Test(redis_conn, replies_come_in_the_order_of_the_requests) {
     redisReply *none;
     cr_assert_eq(conn_try_read(f.conn, &none, &f.error), OUTCOME_OK);
     cr_assert_null(none);
-    fixture_stop(&f);
 }
 
 Test(redis_conn, a_late_reply_never_answers_the_next_request) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .redis = "timeout = \"100ms\";", .closed = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true, .redis = "timeout = \"100ms\";", .closed = true});
     cr_assert(wait_for(conn_open(f.conn, &f.error) == OUTCOME_OK, 5000), "%s", f.error.text);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "ECHO one"});
     int64_t start = wait_now_us();
-    cr_assert_eq(ask(&f, "ECHO", "one"), OUTCOME_DISCONNECTED);
+    cr_assert_eq(ask("ECHO", "one"), OUTCOME_DISCONNECTED);
     cr_assert_not_null(strstr(f.error.text, "no reply in time"), "%s", f.error.text);
     cr_assert_geq(wait_now_us() - start, 99000);
     cr_assert_not(conn_is_open(f.conn));
     proxy_pass(f.proxy);
     cr_assert(wait_for(conn_open(f.conn, &f.error) == OUTCOME_OK && echoes(&f, "two"), 5000), "%s", f.error.text);
-    fixture_stop(&f);
 }
 
 Test(redis_conn, a_drop_in_mid_pipeline_keeps_the_replies_before_it) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true});
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "INCR", .nth = 3});
     for (int i = 0; i < 5; i++) {
         request_begin(f.conn, "INCR");
@@ -334,21 +320,19 @@ Test(redis_conn, a_drop_in_mid_pipeline_keeps_the_replies_before_it) {
         conn_reply_free(reply);
     }
     redis_expect(f.r, "2", "GET n");
-    fixture_stop(&f);
 }
 
 Test(redis_conn, a_cut_at_any_byte_of_a_reply_is_a_loss) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true});
     for (long bytes = 0; bytes < 11; bytes++) { /* of "$5\r\nhello\r\n" */
         proxy_cut_after(f.proxy, PROXY_DOWN, bytes);
-        cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_DISCONNECTED, "after %ld", bytes);
+        cr_assert_eq(ask("ECHO", "hello"), OUTCOME_DISCONNECTED, "after %ld", bytes);
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
         expect_echo(&f, "hello");
     }
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "ECHO", .error = "?what"});
-    cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_DISCONNECTED, "the reply is not of the Redis protocol");
+    cr_assert_eq(ask("ECHO", "hello"), OUTCOME_DISCONNECTED, "the reply is not of the Redis protocol");
     cr_assert_not(conn_is_open(f.conn));
-    fixture_stop(&f);
 }
 
 Test(redis_conn, retryable_errors_keep_the_connection_except_those_of_a_replica) {
@@ -358,21 +342,20 @@ Test(redis_conn, retryable_errors_keep_the_connection_except_those_of_a_replica)
     } rows[] = {{"-LOADING x", true},  {"-BUSY x", true},      {"-CLUSTERDOWN x", true},
                 {"-TRYAGAIN x", true}, {"-MISCONF x", true},   {"-NOREPLICAS x", true},
                 {"-OOM x", true},      {"-READONLY x", false}, {"-MASTERDOWN x", false}};
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "ECHO", .error = rows[i].error});
-        cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_RETRY, "%s", rows[i].error);
+        cr_assert_eq(ask("ECHO", "x"), OUTCOME_RETRY, "%s", rows[i].error);
         cr_assert_eq(conn_is_open(f.conn), rows[i].open, "%s", rows[i].error);
         proxy_pass(f.proxy);
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
         expect_echo(&f, "x");
     }
-    fixture_stop(&f);
 }
 
 Test(redis_conn, does_not_open_while_the_server_loads) {
     static const char *const steps[] = {"SCRIPT LOAD", "SCRIPT EXISTS", "CLIENT SETNAME", "INFO server"};
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[i], .error = "-LOADING x"});
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_RETRY);
@@ -382,20 +365,18 @@ Test(redis_conn, does_not_open_while_the_server_loads) {
         conn_close(f.conn);
         proxy_pass(f.proxy);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_conn, a_script_that_cannot_be_loaded_is_named) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
     char *named = kept_printf("ERR x (script %s)", all_scripts[2]->name);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SCRIPT LOAD", .error = "-ERR x", .nth = 3});
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert_str_eq(f.error.text, named);
-    fixture_stop(&f);
 }
 
 Test(redis_conn, scripts_are_loaded_again_after_script_flush) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     const lock_call_t call = fixture_lock_call(&f, 0, "T", 1000);
     redis_ok(f.r, "SET sidecar:app:lock T");
     redis_ok(f.r, "SCRIPT FLUSH");
@@ -406,22 +387,20 @@ Test(redis_conn, scripts_are_loaded_again_after_script_flush) {
     cr_assert_eq(conn_generation(f.conn), generation, "on the same connection");
     lock_send_renewal(&call);
     cr_assert_eq(lock_read_renewal(&call), OUTCOME_OK);
-    fixture_stop(&f);
 }
 
 Test(redis_conn, notices_a_close_while_idle) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     redisReply *reply = NULL;
     cr_assert_eq(conn_try_read(f.conn, &reply, &f.error), OUTCOME_OK);
     cr_assert_null(reply);
     redis_ok(f.r, "CLIENT KILL TYPE normal SKIPME yes");
     cr_assert(wait_for(conn_try_read(f.conn, &reply, &f.error) == OUTCOME_DISCONNECTED, 3000));
     cr_assert_not(conn_is_open(f.conn));
-    fixture_stop(&f);
 }
 
 Test(redis_conn, the_stop_flag_ends_a_wait_on_a_frozen_server) {
-    fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"60s\";"});
+    f = fixture_start(&(fixture_options_t){.redis = "timeout = \"60s\";"});
     atomic_bool stop = false;
     conn_t *conn = conn_new(f.shard, "stopped", &stop), *late = conn_new(f.shard, "late", &stop);
     redisReply *reply;
@@ -437,11 +416,10 @@ Test(redis_conn, the_stop_flag_ends_a_wait_on_a_frozen_server) {
     conn_free(late);
     conn_free(conn);
     server_thaw(f.server);
-    fixture_stop(&f);
 }
 
 Test(redis_conn, a_send_to_a_frozen_server_times_out) {
-    fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"200ms\";", .closed = true});
+    f = fixture_start(&(fixture_options_t){.redis = "timeout = \"200ms\";", .closed = true});
     enum { MUCH = 16 << 20 };
     char *bytes = kept(calloc(MUCH, 1));
     cr_assert(wait_for(conn_open(f.conn, &f.error) == OUTCOME_OK, 5000), "%s", f.error.text);
@@ -452,5 +430,4 @@ Test(redis_conn, a_send_to_a_frozen_server_times_out) {
     cr_assert_eq(conn_flush(f.conn, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_not(conn_is_open(f.conn));
     server_thaw(f.server);
-    fixture_stop(&f);
 }

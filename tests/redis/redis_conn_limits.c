@@ -18,7 +18,7 @@ static char *long_reply(const char *head, size_t len) {
 
 /* A hostile server: text without an end, and heads that announce more than any memory holds. */
 Test(redis_conn_limits, a_reply_larger_than_any_that_was_asked_for_closes_the_connection) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
     char *replies[] = {long_reply("+", MAX_REPLY + 1), long_reply("-ERR ", MAX_REPLY + 1),
                        long_reply("$1600000000\r\n", MAX_REPLY + 1), mem_str("*2000000000\r\n:1"),
                        mem_str("*1000\r\n*1000000\r\n*1000000\r\n:1")};
@@ -34,12 +34,11 @@ Test(redis_conn_limits, a_reply_larger_than_any_that_was_asked_for_closes_the_co
     }
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(ask(&f, "ECHO"), OUTCOME_OK, "%s", f.error.text);
-    fixture_stop(&f);
 }
 
 /* Only the next reply may be larger, and what has come behind it counts for the reply that follows. */
 Test(redis_conn_limits, a_reply_with_a_job_may_be_larger) {
-    fixture_t f = fixture_start(NULL);
+    scoped(fixture_stop) fixture_t f = fixture_start(NULL);
     char *job = long_reply("", MAX_REPLY + 1);
     redis_ok(f.r, "SET x %b", job, (size_t)MAX_REPLY + 1);
     for (int round = 0; round < 2; round++) {
@@ -54,5 +53,4 @@ Test(redis_conn_limits, a_reply_with_a_job_may_be_larger) {
         conn_reply_free(reply);
     }
     cr_assert_eq(ask(&f, "GET"), OUTCOME_DISCONNECTED);
-    fixture_stop(&f);
 }

@@ -90,9 +90,9 @@ Test(redis_keepalive, connections_without_a_reply_are_lost) {
 /* A leader, a dispatcher and a monitor with nothing to do, for two minutes: no connection is silent for longer than a minute. */
 Test(redis_keepalive, every_connection_of_the_roles_is_in_use) {
     enum { CONNECTIONS = 5, SECONDS = 130 };
-    fixture_t f = fixture_start(&(fixture_options_t){
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){
         .closed = true, .proxy = true, .config = "group = \"app\"; queues = ( { name = \"email\"; heartbeat = \"off\"; } );"});
-    instance_t instance;
+    scoped(instance_stop) instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR);
     driver_settle(&instance.driver, f.r);
     cr_assert_eq(proxy_connections(f.proxy), CONNECTIONS);
@@ -106,8 +106,6 @@ Test(redis_keepalive, every_connection_of_the_roles_is_in_use) {
     cr_assert(pings(&f) >= 4 && pings(&f) <= 2 * CONNECTIONS, "%ld", pings(&f));
     cr_assert_eq(metric_get(&instance.metrics->terms), 1);
     cr_assert_eq(proxy_connections_total(f.proxy), opened);
-    instance_stop(&instance);
-    fixture_stop(&f);
 }
 
 /* PING would get the reply to the other request. */

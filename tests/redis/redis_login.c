@@ -7,7 +7,7 @@ Test(redis_login, a_long_token_is_sent_whole_or_refused) {
     enum { LONG = 16000, TOO_LONG = 17000 };
     char *token = kept(mem_alloc(TOO_LONG + 1)), *path = temp_path(temp_root(), "token"),
          *redis = kept_printf("password_file = \"%s\";", path);
-    fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .closed = true});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .closed = true});
     memset(token, 't', LONG);
     temp_write(path, token);
     redis_ok(f.r, "CONFIG SET requirepass %s", token);
@@ -17,7 +17,6 @@ Test(redis_login, a_long_token_is_sent_whole_or_refused) {
     temp_write(path, token);
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert(strstr(f.error.text, path) && strstr(f.error.text, "is larger than 16 KiB"), "%s", f.error.text);
-    fixture_stop(&f);
 }
 
 Test(redis_login, a_refused_login_names_the_key_to_change) {
@@ -30,21 +29,19 @@ Test(redis_login, a_refused_login_names_the_key_to_change) {
         {"db = 999;", "", "; see redis.db"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        fixture_t f = fixture_start(&(fixture_options_t){.redis = rows[i].redis, .closed = true});
+        scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.redis = rows[i].redis, .closed = true});
         redis_ok(f.r, "CONFIG SET requirepass %s", rows[i].requirepass);
         cr_expect_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "%zu", i);
         const char *at = strstr(f.error.text, rows[i].says);
         cr_expect(at && strcmp(at, rows[i].says) == 0, "%zu: %s", i, f.error.text);
-        fixture_stop(&f);
     }
 }
 
 /* Redis shows the arguments of a command that it does not know. */
 Test(redis_login, an_unknown_auth_logs_no_password) {
-    fixture_t f = fixture_start(&(fixture_options_t){
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){
         .redis = "password = \"s3cret\";", .closed = true, .args = (const char *const[]){"--rename-command", "AUTH", "", NULL}});
     cr_expect_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_expect_not_null(strstr(f.error.text, "unknown command"), "%s", f.error.text);
     cr_expect_null(strstr(f.error.text, "s3cret"), "%s", f.error.text);
-    fixture_stop(&f);
 }

@@ -11,7 +11,7 @@ static int64_t sent_to_open(fixture_t *f) {
 
 Test(redis_scripts, only_missing_scripts_are_sent) {
     enum { FEW_BYTES = 5000, MANY_BYTES = 50000 };
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
     cr_assert_gt(sent_to_open(&f), MANY_BYTES);
     cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), (long)all_script_count);
     cr_assert_leq(sent_to_open(&f), FEW_BYTES);
@@ -25,5 +25,4 @@ Test(redis_scripts, only_missing_scripts_are_sent) {
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SCRIPT EXISTS", .error = "-NOPERM x"});
     cr_assert_gt(sent_to_open(&f), MANY_BYTES);
     cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), 3 * (long)all_script_count - 1);
-    fixture_stop(&f);
 }

@@ -9,20 +9,22 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-static char *trust(const tls_fixture_t *f, const char *more) {
-    return mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; %s", f->dir, more);
-}
+static tls_fixture_t f;
 
-static void expect(const tls_fixture_t *f, const char *host, int port, const char *more, const char *expected) {
-    char *settings = trust(f, more);
+static char *trust(const char *more) { return mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; %s", f.dir, more); }
+
+static void expect(const char *host, int port, const char *more, const char *expected) {
+    char *settings = trust(more);
     tls_expect(more, host, port, settings, expected);
     free(settings);
 }
 
+SUITE(redis_tls, , tls_stop(&f));
+
 Test(redis_tls, port_of_the_wrong_kind_is_named) {
-    tls_fixture_t f = tls_start(NULL);
+    f = tls_start(NULL);
     for (int again = 0; again < 2; again++) {
-        expect(&f, "localhost", server_port(f.server), "timeout = \"500ms\";", "the server speaks plain Redis on this port");
+        expect("localhost", server_port(f.server), "timeout = \"500ms\";", "the server speaks plain Redis on this port");
         tls_expect("plain to TLS", "localhost", server_tls_port(f.server), "", "the server wants TLS on this port");
     }
     /* A plain server that is only slow, or ends a connection, is not taken for one with TLS. */
@@ -30,25 +32,22 @@ Test(redis_tls, port_of_the_wrong_kind_is_named) {
     relay_cut_after(relay, 0);
     tls_expect("plain, cut", "127.0.0.1", relay_port(relay), "", "connection lost: the server closed the connection");
     relay_stop(relay);
-    tls_stop(&f);
 }
 
 /* Sentinels on several hosts have the same port, so each of them is probed. */
 Test(redis_tls, each_server_of_a_port_is_named) {
-    tls_fixture_t f = tls_start((const char *const[]){"--bind", "127.0.0.1", "127.0.0.2", "127.0.0.3", NULL});
+    f = tls_start((const char *const[]){"--bind", "127.0.0.1", "127.0.0.2", "127.0.0.3", NULL});
     static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
     for (int i = 0; i < 3; i++)
         tls_expect(hosts[i], hosts[i], server_tls_port(f.server), "", "the server wants TLS on this port");
-    tls_stop(&f);
 }
 
 /* The server asks for a certificate and does without it, so its later death has another reason. */
 Test(redis_tls, death_of_a_server_in_use_does_not_ask_for_a_client_certificate) {
     static const char *const versions[] = {"TLSv1.2", "TLSv1.3"};
     for (int i = 0; i < 2; i++) {
-        tls_fixture_t f =
-            tls_start((const char *const[]){"--tls-auth-clients", "optional", "--tls-protocols", versions[i], NULL});
-        char *settings = trust(&f, "");
+        f = tls_start((const char *const[]){"--tls-auth-clients", "optional", "--tls-protocols", versions[i], NULL});
+        char *settings = trust("");
         tls_client_t client = tls_client("localhost", server_tls_port(f.server), settings);
         cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
         server_kill(f.server);
@@ -63,7 +62,7 @@ Test(redis_tls, death_of_a_server_in_use_does_not_ask_for_a_client_certificate) 
 }
 
 Test(redis_tls, missing_client_certificate_is_named_in_both_versions) {
-    tls_fixture_t f = tls_start((const char *const[]){"--tls-auth-clients", "yes", NULL});
+    f = tls_start((const char *const[]){"--tls-auth-clients", "yes", NULL});
     char *pair = kept_printf("tls_cert_file = \"%s/client.crt\"; tls_key_file = \"%s/client.key\";", f.dir, f.dir);
     certificate_t *other_ca = certificate_new(NULL, (certificate_spec_t){.common_name = "other CA", .ca = true});
     certificate_t *other = certificate_new(other_ca, (certificate_spec_t){.common_name = "other", .purpose = "client"});
@@ -73,23 +72,21 @@ Test(redis_tls, missing_client_certificate_is_named_in_both_versions) {
     for (int i = 0; i < 2; i++) {
         redis_ok(f.r, "CONFIG SET tls-protocols %s", versions[i]);
         for (int again = 0; again < 10; again++)
-            expect(&f, "localhost", server_tls_port(f.server), "",
-                   "the server wants a client certificate: set redis.tls_cert_file");
-        expect(&f, "localhost", server_tls_port(f.server), pair, NULL);
-        expect(&f, "localhost", server_tls_port(f.server), stranger, "the server refuses the client certificate");
+            expect("localhost", server_tls_port(f.server), "", "the server wants a client certificate: set redis.tls_cert_file");
+        expect("localhost", server_tls_port(f.server), pair, NULL);
+        expect("localhost", server_tls_port(f.server), stranger, "the server refuses the client certificate");
     }
     certificate_free(other);
     certificate_free(other_ca);
-    tls_stop(&f);
 }
 
 Test(redis_tls, version_and_end_of_the_certificate_are_known) {
-    tls_fixture_t f = tls_start(NULL);
+    f = tls_start(NULL);
     static const char *const versions[] = {"TLSv1.2", "TLSv1.3"};
-    char *settings = trust(&f, "");
+    char *settings = trust("");
     for (int i = 0; i < 2; i++) {
         redis_ok(f.r, "CONFIG SET tls-protocols %s", versions[i]);
-        tls_client_t client = tls_client("localhost", server_tls_port(f.server), settings);
+        scoped(tls_client_free) tls_client_t client = tls_client("localhost", server_tls_port(f.server), settings);
         cr_assert_str_eq(conn_tls_text(client.conn), "");
         cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
         cr_assert_str_eq(conn_tls_text(client.conn), i ? "TLS 1.3" : "TLS 1.2");
@@ -97,18 +94,16 @@ Test(redis_tls, version_and_end_of_the_certificate_are_known) {
         cr_assert(left > 29 * DAY_S && left <= 30 * DAY_S, "%lld", (long long)left);
         conn_close(client.conn);
         cr_assert_eq(conn_certificate_end(client.conn), 0);
-        tls_client_free(&client);
     }
     redis_ok(f.r, "CONFIG SET tls-protocols TLSv1.2");
-    expect(&f, "localhost", server_tls_port(f.server), "tls_min = \"1.3\";", "does not speak TLS 1.3: set redis.tls_min to 1.2");
+    expect("localhost", server_tls_port(f.server), "tls_min = \"1.3\";", "does not speak TLS 1.3: set redis.tls_min to 1.2");
     redis_ok(f.r, "CONFIG SET tls-protocols TLSv1.3");
-    expect(&f, "localhost", server_tls_port(f.server), "tls_min = \"1.3\";", NULL);
+    expect("localhost", server_tls_port(f.server), "tls_min = \"1.3\";", NULL);
     free(settings);
-    tls_stop(&f);
 }
 
 Test(redis_tls, files_that_cannot_be_used_are_named) {
-    tls_fixture_t f = tls_start(NULL);
+    f = tls_start(NULL);
     char *text = temp_file("text.pem", "no PEM\n"), *empty = temp_file("empty.pem", "");
     char *encrypted =
         temp_file("encrypted.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIG=\n-----END ENCRYPTED PRIVATE KEY-----\n");
@@ -140,7 +135,6 @@ Test(redis_tls, files_that_cannot_be_used_are_named) {
         free(settings);
     }
     free(encrypted);
-    tls_stop(&f);
 }
 
 /* Bytes that the server has sent when a connection is open. */
@@ -154,9 +148,9 @@ static long bytes_to_open(relay_t *relay, tls_client_t *client) {
 
 Test(redis_tls, stream_cut_at_any_place_is_a_loss_and_the_next_connect_succeeds, .timeout = 120) {
     enum { CUTS = 200 };
-    tls_fixture_t f = tls_start(NULL);
+    f = tls_start(NULL);
     relay_t *relay = relay_start(&(relay_options_t){.port = server_tls_port(f.server)});
-    char *settings = trust(&f, "");
+    char *settings = trust("");
     tls_client_t client = tls_client("127.0.0.1", relay_port(relay), settings);
     bytes_to_open(relay, &client); /* loads the scripts, so that each later connect is of the same kind */
     long all = LONG_MAX;
@@ -176,13 +170,12 @@ Test(redis_tls, stream_cut_at_any_place_is_a_loss_and_the_next_connect_succeeds,
     tls_client_free(&client);
     free(settings);
     relay_stop(relay);
-    tls_stop(&f);
 }
 
 /* A reply of many records is read to its end, and nothing stays inside of GnuTLS while poll() sees nothing. */
 Test(redis_tls, replies_of_all_sizes_arrive_without_another_byte) {
-    tls_fixture_t f = tls_start(NULL);
-    char *settings = trust(&f, ""), *bytes = kept(calloc(1, 3 << 20));
+    f = tls_start(NULL);
+    char *settings = trust(""), *bytes = kept(calloc(1, 3 << 20));
     tls_client_t client = tls_client("localhost", server_tls_port(f.server), settings);
     cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
     static const size_t sizes[] = {0, 1, 16000, 16383, 16384, 16385, 16398, 32768, 100000, 3 << 20};
@@ -201,15 +194,14 @@ Test(redis_tls, replies_of_all_sizes_arrive_without_another_byte) {
     }
     tls_client_free(&client);
     free(settings);
-    tls_stop(&f);
 }
 
 /* Requests to a TLS session whose keys the other side renews again and again. (RFC 8446, 4.6.3) */
 Test(redis_tls, renewed_keys_lose_no_byte) {
     enum { ROUNDS = 6, BYTES = 4 << 20 };
-    tls_fixture_t f = tls_start(NULL);
+    f = tls_start(NULL);
     relay_t *relay = relay_start(&(relay_options_t){.port = server_port(f.server), .tls = f.dir});
-    char *settings = trust(&f, "tls_min = \"1.3\";"), *bytes = kept(calloc(1, BYTES));
+    char *settings = trust("tls_min = \"1.3\";"), *bytes = kept(calloc(1, BYTES));
     tls_client_t client = tls_client("127.0.0.1", relay_port(relay), settings);
     cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
     for (int i = 0; i < ROUNDS; i++) {
@@ -230,7 +222,6 @@ Test(redis_tls, renewed_keys_lose_no_byte) {
     tls_client_free(&client);
     free(settings);
     relay_stop(relay);
-    tls_stop(&f);
 }
 
 /* This binary's getaddrinfo: names below .test are the test's own, "slow.test" has a name server that never answers. */
@@ -258,12 +249,11 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
 }
 
 Test(redis_tls, every_address_of_a_name_is_tried) {
-    tls_fixture_t f = tls_start(NULL);
+    f = tls_start(NULL);
     tls_expect("plain", "two.test", server_port(f.server), "", NULL);
-    expect(&f, "two.test", server_tls_port(f.server), "tls_server_name = \"localhost\";", NULL);
-    expect(&f, "two.test", server_tls_port(f.server), "",
+    expect("two.test", server_tls_port(f.server), "tls_server_name = \"localhost\";", NULL);
+    expect("two.test", server_tls_port(f.server), "",
            "by TLS: the certificate is for localhost, 127.0.0.1, ::1, not for two.test");
-    tls_stop(&f);
 }
 
 Test(redis_tls, name_server_that_never_answers_delays_a_connect_by_its_timeout_and_no_stop) {

@@ -122,7 +122,7 @@ static void show(const tls_fixture_t *f, const row_t *row, certificate_t *const 
 }
 
 Test(redis_tls_certificates, each_certificate_is_accepted_or_refused_with_its_reason) {
-    tls_fixture_t f = tls_start(NULL);
+    scoped(tls_stop) tls_fixture_t f = tls_start(NULL);
     certificate_t *issuers[ISSUERS] = {0};
     make_issuers(f.dir, issuers);
     cr_assert_geq(sizeof rows / sizeof *rows, 24);
@@ -134,5 +134,4 @@ Test(redis_tls_certificates, each_certificate_is_accepted_or_refused_with_its_re
         tls_expect(row->what, row->host ? row->host : "localhost", server_tls_port(f.server), settings, row->expected);
     }
     for (size_t i = 0; i < ISSUERS; i++) certificate_free(issuers[i]);
-    tls_stop(&f);
 }

@@ -4,9 +4,11 @@
 
 #include <hiredis/hiredis.h>
 
+static fixture_t f;
+SUITE(redis_topology, f = fixture_start(NULL), fixture_stop(&f));
+
 Test(redis_topology, one_readonly_reply_replaces_all_connections) {
-    fixture_t f = fixture_start(NULL);
-    conn_t *other = conn_new(f.shard, "other", NULL);
+    scoped(conn_drop) conn_t *other = conn_new(f.shard, "other", NULL);
     cr_assert_eq(conn_open(other, &f.error), OUTCOME_OK);
     unsigned generation = conn_generation(other);
     redis_ok(f.r, "REPLICAOF 127.0.0.1 1"); /* no server listens there */
@@ -18,13 +20,12 @@ Test(redis_topology, one_readonly_reply_replaces_all_connections) {
     cr_assert_eq(conn_open(other, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(conn_generation(other), generation + 1);
     cr_assert(conn_is_open(other), "the new connection is of the new epoch");
-    conn_free(other);
-    fixture_stop(&f);
 }
 
 Test(redis_topology, a_new_primary_ends_the_wait_for_the_old_one) {
-    fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"60s\";"}),
-              next = fixture_start(&(fixture_options_t){.tcp = true});
+    fixture_stop(&f);
+    f = fixture_start(&(fixture_options_t){.redis = "timeout = \"60s\";"});
+    scoped(fixture_stop) fixture_t next = fixture_start(&(fixture_options_t){.tcp = true});
     redisReply *reply;
     server_freeze(f.server);
     request_append(f.conn, "PING");
@@ -35,14 +36,11 @@ Test(redis_topology, a_new_primary_ends_the_wait_for_the_old_one) {
     cr_assert_lt(wait_now_us() - start, 20 * 1000000, "the wait did not end");
     cr_assert_not_null(strstr(f.error.text, "another server became the primary"), "%s", f.error.text);
     server_thaw(f.server);
-    fixture_stop(&next);
-    fixture_stop(&f);
 }
 
 Test(redis_topology, connections_and_missing_primaries_are_counted) {
-    fixture_t f = fixture_start(NULL);
     metrics_t *metrics = topology_metrics(f.topology);
-    conn_t *other = conn_new(f.shard, "other", NULL);
+    scoped(conn_drop) conn_t *other = conn_new(f.shard, "other", NULL);
     cr_assert_eq(metric_get(&metrics->connections), 1);
     cr_assert_eq(conn_open(other, &f.error), OUTCOME_OK);
     cr_assert_eq(conn_open(other, &f.error), OUTCOME_OK);
@@ -58,12 +56,9 @@ Test(redis_topology, connections_and_missing_primaries_are_counted) {
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_eq(metric_get(&metrics->primaries_missing), 1, "two failed connects to one primary");
     cr_assert_eq(metric_get(&metrics->connections), 0);
-    conn_free(other);
-    fixture_stop(&f);
 }
 
 Test(redis_topology, a_primary_that_refuses_the_password_is_missing) {
-    fixture_t f = fixture_start(NULL);
     metrics_t *metrics = topology_metrics(f.topology);
     conn_close(f.conn);
     redis_do(f.r, "CONFIG SET requirepass other");
@@ -72,12 +67,10 @@ Test(redis_topology, a_primary_that_refuses_the_password_is_missing) {
     redis_do(f.r, "CONFIG SET requirepass %s", "");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(metric_get(&metrics->primaries_missing), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_topology, a_removed_topology_misses_no_primary) {
-    fixture_t f = fixture_start(NULL);
-    metrics_t *metrics = metrics_new(0);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(0);
     topology_t *topology = topology_new(&f.config->redis);
     topology_set_metrics(topology, metrics);
     conn_t *conn = conn_new(topology_shard(topology, 0), "other", NULL);
@@ -90,13 +83,11 @@ Test(redis_topology, a_removed_topology_misses_no_primary) {
     topology_free(topology);
     cr_assert_eq(metric_get(&metrics->primaries_missing), 0);
     cr_assert_eq(metric_get(&metrics->connections), 0);
-    metrics_free(metrics);
-    fixture_stop(&f);
 }
 
 Test(redis_topology, only_another_address_is_a_change_of_primary) {
-    config_t *config = fixture_config("redis = { socket = \"/none\"; }; queues = ( { name = \"q\"; } );");
-    topology_t *topology = topology_new(&config->redis);
+    scoped(config_drop) config_t *config = fixture_config("redis = { socket = \"/none\"; }; queues = ( { name = \"q\"; } );");
+    scoped(topology_drop) topology_t *topology = topology_new(&config->redis);
     shard_t *shard = topology_shard(topology, 0);
     const metrics_t *metrics = topology_metrics(topology);
     shard_move(shard, "127.0.0.1", 1);
@@ -107,13 +98,10 @@ Test(redis_topology, only_another_address_is_a_change_of_primary) {
     shard_move(shard, "::1", 2);
     shard_move(shard, "0:0::1", 2);
     cr_assert_eq(metric_get(&metrics->primary_changes), 2, "another text of an address is no change");
-    topology_free(topology);
-    config_free(config);
 }
 
 Test(redis_topology, redirects_are_counted_by_kind) {
     static const char *const errors[] = {"MOVED 866 127.0.0.1:1", "ASK 866 127.0.0.1:1", "TRYAGAIN Multiple keys", "ASKEW more"};
-    fixture_t f = fixture_start(NULL);
     metrics_t *metrics = topology_metrics(f.topology);
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
         for (size_t n = 0; n <= i; n++) {
@@ -123,5 +111,4 @@ Test(redis_topology, redirects_are_counted_by_kind) {
     cr_assert_eq(metric_get(&metrics->redirects[REDIRECTED_moved]), 1);
     cr_assert_eq(metric_get(&metrics->redirects[REDIRECTED_ask]), 2);
     cr_assert_eq(metric_get(&metrics->redirects[REDIRECTED_tryagain]), 3);
-    fixture_stop(&f);
 }

@@ -32,59 +32,61 @@ static void end(world_t *w) {
     nodes_free(&w->nodes);
 }
 
-static void refresh(world_t *w) {
+static world_t w;
+
+static void refresh(void) {
     redis_error_t error;
-    cr_assert_eq(cluster_refresh(w->topology, NULL, &error), OUTCOME_OK, "%s", error.text);
+    cr_assert_eq(cluster_refresh(w.topology, NULL, &error), OUTCOME_OK, "%s", error.text);
 }
 
-static int port_of(world_t *w, unsigned slot) {
+static int port_of(unsigned slot) {
     endpoint_t at;
-    size_t shard = topology_shard_of(w->topology, slot);
+    size_t shard = topology_shard_of(w.topology, slot);
     if (shard == TOPOLOGY_SHARDS_MAX) return 0;
-    shard_address(topology_shard(w->topology, shard), &at);
+    shard_address(topology_shard(w.topology, shard), &at);
     return at.port;
 }
 
-static void expect_owner(world_t *w, unsigned slot) {
-    cr_assert_eq(port_of(w, slot), server_port(w->nodes.servers[nodes_owner(&w->nodes, slot)]), "slot %u", slot);
+static void expect_owner(unsigned slot) {
+    cr_assert_eq(port_of(slot), server_port(w.nodes.servers[nodes_owner(&w.nodes, slot)]), "slot %u", slot);
 }
 
+SUITE(redis_topology_cluster, , end(&w));
+
 Test(redis_topology_cluster, knows_the_primary_of_each_slot) {
-    world_t w = begin(3, 0);
+    w = begin(3, 0);
     cr_assert(topology_is_cluster(w.topology));
     cr_assert_eq(topology_shard_of(w.topology, 0), TOPOLOGY_SHARDS_MAX);
-    refresh(&w);
+    refresh();
     cr_assert_eq(topology_shard_count(w.topology), 3);
-    for (unsigned slot = 0; slot < SLOTS; slot += 331) expect_owner(&w, slot);
+    for (unsigned slot = 0; slot < SLOTS; slot += 331) expect_owner(slot);
     unsigned version = topology_version(w.topology);
-    refresh(&w);
+    refresh();
     cr_assert_eq(topology_version(w.topology), version, "the same map is no change");
-    end(&w);
 }
 
 Test(redis_topology_cluster, a_shard_outlives_its_primary) {
-    world_t w = begin(3, 1);
+    w = begin(3, 1);
     unsigned slot = 5;
-    refresh(&w);
+    refresh();
     size_t shard = topology_shard_of(w.topology, slot), count = topology_shard_count(w.topology);
     unsigned epoch = shard_epoch(topology_shard(w.topology, shard)), version = topology_version(w.topology);
     nodes_kill_primary(&w.nodes, slot);
-    refresh(&w);
-    expect_owner(&w, slot);
+    refresh();
+    expect_owner(slot);
     cr_assert_eq(topology_shard_of(w.topology, slot), shard);
     cr_assert_gt(shard_epoch(topology_shard(w.topology, shard)), epoch);
     cr_assert_eq(topology_version(w.topology), version);
     cr_assert_eq(topology_shard_count(w.topology), count);
-    end(&w);
 }
 
 Test(redis_topology_cluster, a_moved_reply_moves_one_slot_at_once_and_an_ask_none) {
-    world_t w = begin(2, 0);
+    w = begin(2, 0);
     redis_error_t error;
     unsigned slot = nodes_slot(&w.nodes, "k");
-    refresh(&w);
+    refresh();
     size_t from = nodes_owner(&w.nodes, slot), old = topology_shard_of(w.topology, slot);
-    conn_t *conn = conn_new(topology_shard(w.topology, old), "test", NULL);
+    scoped(conn_drop) conn_t *conn = conn_new(topology_shard(w.topology, old), "test", NULL);
     cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
     nodes_move_begin(&w.nodes, slot, 1 - from);
     topology_take_refresh(w.topology);
@@ -100,48 +102,44 @@ Test(redis_topology_cluster, a_moved_reply_moves_one_slot_at_once_and_an_ask_non
     cr_assert_eq(error.kind, ERROR_SLOT_HAS_MOVED, "%s", error.text);
     cr_assert_null(conn_ask_target(conn));
     cr_assert_neq(topology_shard_of(w.topology, slot), old);
-    expect_owner(&w, slot);
+    expect_owner(slot);
     cr_assert(topology_take_refresh(w.topology), "MOVED asks for the whole map");
-    conn_free(conn);
-    end(&w);
 }
 
 Test(redis_topology_cluster, a_new_node_becomes_a_shard_and_an_empty_one_may_go) {
-    world_t w = begin(2, 0);
-    refresh(&w);
+    w = begin(2, 0);
+    refresh();
     size_t added = nodes_add(&w.nodes), old = nodes_owner(&w.nodes, 7);
     nodes_move(&w.nodes, 7, added);
-    refresh(&w);
-    expect_owner(&w, 7);
+    refresh();
+    expect_owner(7);
     cr_assert_eq(topology_shard_count(w.topology), 3);
     nodes_move(&w.nodes, 7, old);
     nodes_remove(&w.nodes, added);
-    refresh(&w);
-    expect_owner(&w, 7);
-    end(&w);
+    refresh();
+    expect_owner(7);
 }
 
 Test(redis_topology_cluster, a_node_with_an_old_map_is_not_believed) {
-    world_t w = begin(3, 1);
+    w = begin(3, 1);
     unsigned slot = 5;
-    refresh(&w);
+    refresh();
     size_t old = nodes_owner(&w.nodes, slot);
     server_freeze(w.nodes.servers[old]);
     w.nodes.down[old] = true;
     cr_assert(wait_for(nodes_owner(&w.nodes, slot) != old, 20000));
-    refresh(&w);
-    expect_owner(&w, slot);
+    refresh();
+    expect_owner(slot);
     /* The frozen node is asked first and does not answer; the others agree. */
-    refresh(&w);
-    expect_owner(&w, slot);
+    refresh();
+    expect_owner(slot);
     server_thaw(w.nodes.servers[old]);
-    end(&w);
 }
 
 Test(redis_topology_cluster, a_plain_redis_is_no_cluster) {
-    fixture_t f = fixture_start(&(fixture_options_t){.tcp = true});
-    config_t *config = seed_config(server_port(f.server));
-    topology_t *topology = topology_new(&config->redis);
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.tcp = true});
+    scoped(config_drop) config_t *config = seed_config(server_port(f.server));
+    scoped(topology_drop) topology_t *topology = topology_new(&config->redis);
     redis_error_t error;
     cr_assert_eq(cluster_refresh(topology, NULL, &error), OUTCOME_REFUSED);
     char *expected =
@@ -150,17 +148,14 @@ Test(redis_topology_cluster, a_plain_redis_is_no_cluster) {
                    server_port(f.server));
     cr_assert_str_eq(error.text, expected);
     free(expected);
-    topology_free(topology);
-    config_free(config);
-    fixture_stop(&f);
 }
 
 Test(redis_topology_cluster, a_dead_node_is_missed_only_while_it_has_slots) {
-    world_t w = begin(2, 0);
-    refresh(&w);
+    w = begin(2, 0);
+    refresh();
     metrics_t *metrics = topology_metrics(w.topology);
     size_t dead = nodes_owner(&w.nodes, 0), other = 1 - dead;
-    conn_t *conn = conn_new(topology_shard(w.topology, topology_shard_of(w.topology, 0)), "test", NULL);
+    scoped(conn_drop) conn_t *conn = conn_new(topology_shard(w.topology, topology_shard_of(w.topology, 0)), "test", NULL);
     redis_error_t error;
     server_kill(w.nodes.servers[dead]);
     w.nodes.down[dead] = true;
@@ -175,19 +170,17 @@ Test(redis_topology_cluster, a_dead_node_is_missed_only_while_it_has_slots) {
     cr_assert_eq(conn_open(conn, &error), OUTCOME_DISCONNECTED);
     cr_assert_eq(metric_get(&metrics->primaries_missing), 0, "a late connect counts it again");
     free(map);
-    conn_free(conn);
-    end(&w);
 }
 
 /* A key that a script deletes cannot be made again then. */
 Test(redis_topology_cluster, a_leader_acquires_its_lock_again_while_the_slot_is_being_moved) {
-    world_t w = begin(2, 0);
-    refresh(&w);
-    keyspace_t *keys = keyspace_new(w.config);
+    w = begin(2, 0);
+    refresh();
+    scoped(keyspace_drop) keyspace_t *keys = keyspace_new(w.config);
     const lock_keys_t *lock = &keys->locks[0];
     unsigned slot = nodes_slot(&w.nodes, lock->key);
-    redis_t *r = nodes_open(&w.nodes, lock->key);
-    conn_t *conn = conn_new(topology_shard(w.topology, topology_shard_of(w.topology, slot)), "test", NULL);
+    scoped(redis_drop) redis_t *r = nodes_open(&w.nodes, lock->key);
+    scoped(conn_drop) conn_t *conn = conn_new(topology_shard(w.topology, topology_shard_of(w.topology, slot)), "test", NULL);
     char token[TOKEN_SIZE];
     token_new(token, 60000);
     for (int i = 0; i < 2; i++) {
@@ -201,8 +194,4 @@ Test(redis_topology_cluster, a_leader_acquires_its_lock_again_while_the_slot_is_
         redis_do(r, "HSET %s other 1", lock->standbys); /* now all keys of the script exist */
         if (i == 0) nodes_move_begin(&w.nodes, slot, 1 - nodes_owner(&w.nodes, slot));
     }
-    conn_free(conn);
-    keyspace_free(keys);
-    redis_close(r);
-    end(&w);
 }

@@ -21,7 +21,7 @@ Test(unit_flat_reply, parts_come_in_order_and_others_are_skipped) {
     static const char bytes[] = "*5\r\n$1\r\na\r\n*2\r\n*1\r\n$4\r\ndeep\r\n:7\r\n$-1\r\n*0\r\n$3\r\nend\r\n";
     for (size_t step = 1; step <= sizeof bytes; step++) {
         reply_guard_t guard = {0};
-        flat_reply_t flat = {0};
+        scoped(flat_reply_free) flat_reply_t flat = {0};
         redisReader *reader = redisReaderCreate();
         redisReply *reply = parse(&guard, reader, &flat, bytes, step);
         cr_assert(guard_is_flat(reply));
@@ -37,7 +37,6 @@ Test(unit_flat_reply, parts_come_in_order_and_others_are_skipped) {
         flat_skip(&cursor, 4);
         cr_expect_str_eq(flat_text(&cursor).data, "end");
         redisReaderFree(reader);
-        flat_reply_free(&flat);
     }
 }
 
@@ -46,23 +45,21 @@ Test(unit_flat_reply, only_arrays_are_flat) {
     static const int types[] = {REDIS_REPLY_NIL, REDIS_REPLY_ERROR, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER, REDIS_REPLY_NIL};
     for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
         reply_guard_t guard = {0};
-        flat_reply_t flat = {0};
+        scoped(flat_reply_free) flat_reply_t flat = {0};
         redisReader *reader = redisReaderCreate();
         redisReply *reply = parse(&guard, reader, &flat, replies[i], 100);
         cr_assert(reply && !guard_is_flat(reply));
         cr_expect_eq(reply->type, types[i], "%s", replies[i]);
         freeReplyObject(reply);
         redisReaderFree(reader);
-        flat_reply_free(&flat);
     }
 }
 
 /* A reader that is freed in mid reply must not free the object that stands for all parts. */
 Test(unit_flat_reply, a_connection_may_end_in_mid_reply) {
     reply_guard_t guard = {0};
-    flat_reply_t flat = {0};
+    scoped(flat_reply_free) flat_reply_t flat = {0};
     redisReader *reader = redisReaderCreate();
     cr_assert_null(parse(&guard, reader, &flat, "*2\r\n*1\r\n$3\r\nabc\r\n", 100));
     redisReaderFree(reader);
-    flat_reply_free(&flat);
 }

@@ -38,7 +38,7 @@ static void expect_node(const slot_map_t *map, unsigned slot, const char *host, 
 }
 
 Test(unit_slots, ranges_of_one_node_are_one_node) {
-    slot_map_t map;
+    scoped(slot_map_free) slot_map_t map;
     cr_assert(
         read_map("*3\r\n" RANGE(0, 99, NODE(A, 7000)) RANGE(100, 199, NODE(B, 7000)) RANGE(300, 16383, NODE(A, 7000)), &map));
     cr_assert_eq(map.node_count, 2);
@@ -50,23 +50,20 @@ Test(unit_slots, ranges_of_one_node_are_one_node) {
     cr_assert_eq(map.owner[299], 0);
     expect_node(&map, 16383, "10.0.0.1", 7000);
     cr_assert_str_eq(map.nodes[0].id, "abc");
-    slot_map_free(&map);
 }
 
 Test(unit_slots, replicas_are_left_out) {
-    slot_map_t map;
+    scoped(slot_map_free) slot_map_t map;
     cr_assert(read_map("*1\r\n*5\r\n:0\r\n:16383\r\n" NODE(A, 7000) NODE(B, 7001) NODE(A, 7002), &map));
     cr_assert_eq(map.node_count, 1);
     expect_node(&map, 5, "10.0.0.1", 7000);
-    slot_map_free(&map);
 }
 
 Test(unit_slots, null_and_empty_hosts_are_the_host_that_was_asked) {
-    slot_map_t map;
+    scoped(slot_map_free) slot_map_t map;
     cr_assert(read_map("*2\r\n" RANGE(0, 1, NODE(NO_HOST, 7000)) RANGE(2, 3, NODE("$0\r\n\r\n", 7001)), &map));
     expect_node(&map, 0, "asked", 7000);
     expect_node(&map, 2, "asked", 7001);
-    slot_map_free(&map);
 }
 
 #define NAMED(host) "*4\r\n" host ":7000\r\n" ID "*2\r\n$2\r\nip\r\n$8\r\n10.0.0.9\r\n"
@@ -84,14 +81,13 @@ Test(unit_slots, a_node_without_its_host_name_is_reached_by_its_address) {
 
 /* Others still give it its slots after a CLUSTER RESET HARD. */
 Test(unit_slots, a_node_without_an_address_serves_nothing) {
-    slot_map_t map;
+    scoped(slot_map_free) slot_map_t map;
     cr_assert(
         read_map("*3\r\n" RANGE(0, 49, NODE(HOST("", 0), 0)) RANGE(50, 99, NODE(B, 0)) RANGE(100, 199, NODE(A, 7000)), &map));
     cr_assert_eq(map.owner[0], 0);
     cr_assert_eq(map.owner[99], 0);
     expect_node(&map, 100, "10.0.0.1", 7000);
     cr_assert_eq(map.node_count, 1);
-    slot_map_free(&map);
 }
 
 Test(unit_slots, a_malformed_map_is_no_map) {
@@ -117,10 +113,9 @@ Test(unit_slots, a_malformed_map_is_no_map) {
 }
 
 Test(unit_slots, a_cluster_without_slots_has_an_empty_map) {
-    slot_map_t map;
+    scoped(slot_map_free) slot_map_t map;
     cr_assert(read_map("*0\r\n", &map));
     cr_assert_eq(map.node_count, 0);
-    slot_map_free(&map);
 }
 
 Test(unit_slots, redirections) {

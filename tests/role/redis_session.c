@@ -46,10 +46,11 @@ static void end(setup_t *s) {
     fixture_stop(&s->f);
 }
 
+static setup_t s;
+SUITE(redis_session, begin(&s), end(&s));
+
 /* A reset would begin all scans of the monitor anew, each minute. */
 Test(redis_session, a_further_refusal_of_tracking_resets_nothing) {
-    setup_t s;
-    begin(&s);
     cr_assert_eq(s.counts.resets, 1);
     for (int tries = 2; tries < 5; tries++) {
         fixture_step_boottime(RETRY_MS);
@@ -62,20 +63,17 @@ Test(redis_session, a_further_refusal_of_tracking_resets_nothing) {
     cr_assert(session_ready(&s.session));
     cr_assert(s.session.tracking);
     cr_assert_eq(s.counts.resets, 2, "what changed without a wake-up must be found");
-    end(&s);
 }
 
-static bool hears(setup_t *s) {
-    int before = s->counts.messages;
-    redis_ok(s->f.r, "PUBLISH news x");
-    return wait_for((session_ready(&s->session) && session_read_messages(&s->session), s->counts.messages == before + 1), 5000);
+static bool hears(void) {
+    int before = s.counts.messages;
+    redis_ok(s.f.r, "PUBLISH news x");
+    return wait_for((session_ready(&s.session) && session_read_messages(&s.session), s.counts.messages == before + 1), 5000);
 }
 
 /* As while the password or the key of the client changes: the next connection is accepted. */
 Test(redis_session, a_refused_subscriber_is_tried_again_soon) {
     fixture_capture_log();
-    setup_t s;
-    begin(&s);
     proxy_pass(s.f.proxy);
     fixture_step_boottime(RETRY_MS);
     cr_assert(session_ready(&s.session) && s.session.tracking);
@@ -86,30 +84,24 @@ Test(redis_session, a_refused_subscriber_is_tried_again_soon) {
     cr_expect_eq(fixture_log_count("redis refuses client tracking"), 1, "setup alone");
     redis_ok(s.f.r, "CONFIG SET requirepass %s", "");
     cr_assert(wait_for((session_ready(&s.session) && session_read_messages(&s.session), s.session.tracking), 5000));
-    cr_assert(hears(&s));
-    end(&s);
+    cr_assert(hears());
 }
 
 Test(redis_session, channels_are_heard_without_tracking) {
-    setup_t s;
-    begin(&s);
     cr_assert_not(s.session.tracking);
-    cr_assert(hears(&s));
+    cr_assert(hears());
     fixture_step_boottime(RETRY_MS);
     cr_assert(session_ready(&s.session));
-    cr_assert(hears(&s), "the attempt at tracking has replaced the subscriber");
+    cr_assert(hears(), "the attempt at tracking has replaced the subscriber");
     redis_ok(s.f.r, "CLIENT KILL TYPE pubsub");
     cr_assert(wait_for((session_ready(&s.session) && session_read_messages(&s.session),
                         redis_int(s.f.r, "PUBLISH news y") == 1 && conn_is_open(s.session.subscriber)),
                        5000));
-    cr_assert(hears(&s));
-    end(&s);
+    cr_assert(hears());
 }
 
 /* Redis keeps the keys to watch for each data connection. */
 Test(redis_session, a_new_data_connection_gets_a_new_subscriber) {
-    setup_t s;
-    begin(&s);
     proxy_pass(s.f.proxy);
     fixture_step_boottime(RETRY_MS);
     cr_assert(session_ready(&s.session) && s.session.tracking);
@@ -117,6 +109,5 @@ Test(redis_session, a_new_data_connection_gets_a_new_subscriber) {
     redis_ok(s.f.r, "CLIENT KILL TYPE normal SKIPME yes");
     cr_assert(wait_for((session_ready(&s.session), conn_generation(s.session.data) != data && s.session.tracking), 5000));
     cr_assert_neq(conn_generation(s.session.subscriber), subscriber);
-    cr_assert(hears(&s));
-    end(&s);
+    cr_assert(hears());
 }

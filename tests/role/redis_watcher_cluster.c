@@ -6,12 +6,12 @@
 enum { SOON_MS = 5000 };
 
 Test(redis_watcher_cluster, asks_again_while_slots_have_no_primary) {
-    server_t *server = server_start(&(server_options_t){.node = true});
-    config_t *config =
+    scoped(server_drop) server_t *server = server_start(&(server_options_t){.node = true});
+    scoped(config_drop) config_t *config =
         fixture_config("redis = { nodes = [\"127.0.0.1:%d\"]; }; queues = ( { name = \"{a}\"; } );", server_port(server));
-    metrics_t *metrics = metrics_new(1);
-    topology_t *topology = topology_new(&config->redis);
-    driver_t driver;
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
+    scoped(topology_drop) topology_t *topology = topology_new(&config->redis);
+    scoped(driver_close) driver_t driver;
     static const unsigned slots[] = {0, 10}; /* of our queues */
     topology_need_slots(topology, slots, 2);
     topology_set_metrics(topology, metrics);
@@ -32,9 +32,4 @@ Test(redis_watcher_cluster, asks_again_while_slots_have_no_primary) {
     cr_assert(driver_until(&driver, metric_get(&metrics->primaries_missing) == 0, SOON_MS));
     redis_close(r);
     watcher_free(watcher);
-    driver_close(&driver);
-    topology_free(topology);
-    metrics_free(metrics);
-    config_free(config);
-    server_free(server);
 }

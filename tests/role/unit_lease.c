@@ -36,7 +36,7 @@ Test(unit_lease, term_begins_and_ends) {
 }
 
 Test(unit_lease, lease_ends_at_its_deadline) {
-    leases_t *leases = leases_new(1, 1);
+    scoped(leases_drop) leases_t *leases = leases_new(1, 1);
     lease_t lease;
     lease_begin(leases, 0, "token", in_ms(10000));
     fixture_step_boottime(9000);
@@ -49,7 +49,6 @@ Test(unit_lease, lease_ends_at_its_deadline) {
     cr_assert_not(lease_get(leases, 0, &lease));
     lease_begin(leases, 0, "token", mono_now());
     cr_assert_not(lease_get(leases, 0, &lease));
-    leases_free(leases);
 }
 
 Test(unit_lease, a_term_without_a_token_ends_the_process, .signal = SIGABRT) {
@@ -70,7 +69,7 @@ Test(unit_lease, a_deadline_that_moves_backwards_ends_the_process, .signal = SIG
 }
 
 Test(unit_lease, begin_and_end_wake_the_roles) {
-    leases_t *leases = leases_new(1, 1);
+    scoped(leases_drop) leases_t *leases = leases_new(1, 1);
     int one = wakeup_new(), two = wakeup_new(), leader = wakeup_new();
     leases_wake_on_change(leases, one);
     leases_wake_on_change(leases, two);
@@ -86,12 +85,11 @@ Test(unit_lease, begin_and_end_wake_the_roles) {
     close(one);
     close(two);
     close(leader);
-    leases_free(leases);
 }
 
 /* A role that has seen the expired lease sleeps. Only the late renewal can wake it, because no new term begins. */
 Test(unit_lease, late_renewal_wakes_the_roles) {
-    leases_t *leases = leases_new(1, 1);
+    scoped(leases_drop) leases_t *leases = leases_new(1, 1);
     lease_t lease;
     int role = wakeup_new();
     leases_wake_on_change(leases, role);
@@ -105,11 +103,10 @@ Test(unit_lease, late_renewal_wakes_the_roles) {
     cr_assert(lease_get(leases, 0, &lease));
     cr_assert_eq(lease.term, 1);
     close(role);
-    leases_free(leases);
 }
 
 Test(unit_lease, suspicion_concerns_one_term_only) {
-    leases_t *leases = leases_new(2, 2);
+    scoped(leases_drop) leases_t *leases = leases_new(2, 2);
     lease_begin(leases, 0, "a", in_ms(10000));
     cr_assert_not(lease_take_suspicion(leases, 0));
     lease_suspect(leases, 0, 1);
@@ -121,11 +118,10 @@ Test(unit_lease, suspicion_concerns_one_term_only) {
     cr_assert_not(lease_take_suspicion(leases, 0), "a new term is suspect because of the old one");
     lease_suspect(leases, 0, 1); /* of the old term, too late */
     cr_assert_not(lease_take_suspicion(leases, 0));
-    leases_free(leases);
 }
 
 Test(unit_lease, long_token_is_cut) {
-    leases_t *leases = leases_new(1, 1);
+    scoped(leases_drop) leases_t *leases = leases_new(1, 1);
     lease_t lease;
     char token[200];
     memset(token, 'x', sizeof token);
@@ -133,7 +129,6 @@ Test(unit_lease, long_token_is_cut) {
     lease_begin(leases, 0, token, in_ms(10000));
     cr_assert(lease_get(leases, 0, &lease));
     cr_assert_eq(strlen(lease.token), TOKEN_SIZE - 1);
-    leases_free(leases);
 }
 
 enum { ROUNDS = 20000 };
@@ -147,7 +142,7 @@ static void *write_terms(void *arg) {
 }
 
 Test(unit_lease, readers_see_whole_tokens) {
-    leases_t *leases = leases_new(1, 1);
+    scoped(leases_drop) leases_t *leases = leases_new(1, 1);
     pthread_t writer;
     cr_assert_eq(pthread_create(&writer, NULL, write_terms, leases), 0);
     lease_t lease = {0};
@@ -159,11 +154,10 @@ Test(unit_lease, readers_see_whole_tokens) {
         cr_assert_geq(lease.term, last);
     }
     pthread_join(writer, NULL);
-    leases_free(leases);
 }
 
 Test(unit_lease, disabled_queue_wakes_the_roles) {
-    leases_t *leases = leases_new(1, 10);
+    scoped(leases_drop) leases_t *leases = leases_new(1, 10);
     int fd = wakeup_new();
     leases_wake_on_change(leases, fd);
     cr_assert_not(lease_queue_disabled(leases, 0) || lease_queue_disabled(leases, 9));
@@ -180,7 +174,6 @@ Test(unit_lease, disabled_queue_wakes_the_roles) {
     lease_disable_queue(leases, 3, false);
     cr_assert(raised(fd) && !lease_queue_disabled(leases, 3) && lease_queue_disabled(leases, 7));
     close(fd);
-    leases_free(leases);
 }
 
 Test(unit_token, token_holds_128_random_bits_and_the_ttl) {

@@ -31,7 +31,7 @@ static int64_t allowed_s(role_t *role) { return (atomic_load(&role->due_ns) - mo
 Test(unit_role, check_of_a_large_log_does_not_count_as_hanging, .timeout = 60) {
     fixture_capture_log();
     char *dir = temp_dir("role"), *path = temp_path(dir, "audit.db");
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     atomic_bool stop = false;
     opener_t opener = {0};
     audit_limits_t limits = {0};
@@ -60,15 +60,14 @@ Test(unit_role, check_of_a_large_log_does_not_count_as_hanging, .timeout = 60) {
     cr_assert(role_join(&role, 30000));
     role_destroy(&role);
     audit_writer_finish(&opener.writer);
-    metrics_free(metrics);
 }
 
 Test(unit_role, health_names_the_role_whose_tick_hangs) {
     role_t role = {.name = "auditor"};
     const role_t *const roles[] = {&role};
-    metrics_t *metrics = metrics_new(1);
-    health_t *health = health_new(metrics, "g");
-    buffer_t why = {0};
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
+    scoped(health_drop) health_t *health = health_new(metrics, "g");
+    scoped(buffer_free) buffer_t why = {0};
     health_watch_roles(health, roles, 1);
     cr_expect(health_alive(health, &why));
     atomic_store(&role.due_ns, 1);
@@ -78,9 +77,6 @@ Test(unit_role, health_names_the_role_whose_tick_hangs) {
     atomic_store(&role.beat_ns, mono_add(mono_now(), -7 * NS_PER_S).ns);
     cr_expect(!health_alive(health, &why));
     cr_expect_str_eq(buffer_text(&why), "the auditor has not ticked for 7 s\n");
-    buffer_free(&why);
-    health_free(health);
-    metrics_free(metrics);
 }
 
 static void storm_tick(void *self, role_wait_t *wait) {

@@ -9,9 +9,9 @@ static const session_ops_t OPS = {.role = "dispatcher", .data_name = "data", .su
 
 Test(unit_session, refused_tracking_is_counted_once_per_role) {
     fixture_capture_log();
-    config_t *config = fixture_config("queues = ( { name = \"email\"; } );");
-    topology_t *topology = topology_new(&config->redis);
-    metrics_t *metrics = metrics_new(1);
+    scoped(config_drop) config_t *config = fixture_config("queues = ( { name = \"email\"; } );");
+    scoped(topology_drop) topology_t *topology = topology_new(&config->redis);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     atomic_bool stop = false;
     redis_error_t error;
     session_t session;
@@ -25,7 +25,4 @@ Test(unit_session, refused_tracking_is_counted_once_per_role) {
     cr_assert_eq(metric_get(&metrics->tracking_refused), 1);
     session_free(&session);
     cr_assert_eq(metric_get(&metrics->tracking_refused), 0, "a freed session is still counted");
-    metrics_free(metrics);
-    topology_free(topology);
-    config_free(config);
 }

@@ -30,6 +30,7 @@ void cluster_end(cluster_t *cluster) {
     }
     redis_close(cluster->r);
     server_free(cluster->server);
+    *cluster = (cluster_t){0};
 }
 
 void cluster_reopen(cluster_t *cluster) {

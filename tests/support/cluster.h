@@ -40,7 +40,8 @@ typedef struct {
 
 /* Starts a server; options may be NULL. */
 cluster_t cluster_begin(const server_options_t *options);
-/* Stops the sidecars that still run, each with exit code 0 and no sanitizer report, and the server. */
+/* Stops the sidecars that still run, each with exit code 0 and no sanitizer report, and the server. Does nothing to a cluster
+ * that is all zero. */
 void cluster_end(cluster_t *cluster);
 /* Connects cluster->r again after a restart of the server. */
 void cluster_reopen(cluster_t *cluster);

@@ -1,4 +1,5 @@
 /* Tests of the test support: servers, clocks, clients and the end of a test process. */
+#include "child.h"
 #include "server.h"
 #include "suite.h"
 #include "tempdir.h"
@@ -118,14 +119,13 @@ Test(redis_support_server, freezes_and_thaws) {
     scoped(server_drop) server_t *server = server_start(NULL);
     for (int round = 0; round < 3; round++) {
         server_freeze(server);
-        redis_t *r = redis_open_path(server_socket(server), 50);
+        scoped(redis_drop) redis_t *r = redis_open_path(server_socket(server), 50);
         cr_assert_not_null(r);
         cr_assert_null(redisCommand(r, "PING"));
         redis_close(r);
         server_thaw(server);
         r = redis_open(server);
         redis_expect(r, "PONG", "PING");
-        redis_close(r);
     }
     server_freeze(server);
 }
@@ -228,4 +228,21 @@ Test(redis_support_cleanup, kill_leaves_no_server_and_no_files) {
     in_a_fork(end_by_kill, &server, root, sizeof(root));
     cr_assert(wait_for(!exists(root), 5000));
     cr_assert(wait_for(!alive(server), 5000));
+}
+
+#define FAIL_AT_END "QS_TEST_FAIL_AT_END"
+SUITE(redis_support_fini, , cr_assert_null(getenv(FAIL_AT_END)));
+
+/* Criterion itself prints the assertion, and lets the run pass. */
+Test(redis_support_fini, an_assertion_that_fails_after_the_test_fails_the_run) {
+    if (getenv(FAIL_AT_END)) return;
+    char *said = temp_path(temp_root(), "said");
+    const char *const argv[] = {"/proc/self/exe", "--filter", "redis_support_fini/*", NULL};
+    unsetenv("BXFI_MAP"); /* by it a process of Criterion knows that it is one test of a run */
+    scoped(child_drop) child_t *run =
+        child_start(&(child_spec_t){.argv = argv, .err = said, .env = (const char *const[]){FAIL_AT_END "=1", NULL}});
+    cr_assert(child_wait(run, 30000));
+    cr_expect_neq(run->exit_code, 0);
+    cr_expect_not_null(strstr(temp_read(said), "FAILED after its end: redis_support_fini/an_assertion_that"), "%s",
+                       temp_read(said));
 }

@@ -26,7 +26,7 @@ static void stand_in(const char *script) {
 Test(redis_support_daemon, runs_with_config_arguments_and_environment) {
     stand_in(LOGS);
     daemon_options_t options = {.args = (const char *const[]){"--flag", NULL}, .env = (const char *const[]){"EXTRA=more", NULL}};
-    daemon_t *d = daemon_start_with(&options, "group = \"%s\";", "g1");
+    scoped(daemon_end) daemon_t *d = daemon_start_with(&options, "group = \"%s\";", "g1");
     cr_assert(daemon_wait_log(d, "start run -c group = \"g1\"; more --flag", 5000));
     daemon_write_config(d, "group = \"%s\";", "g2");
     daemon_signal(d, SIGHUP);
@@ -41,12 +41,11 @@ Test(redis_support_daemon, runs_with_config_arguments_and_environment) {
     cr_assert_eq(daemon_log_count(d, "bye"), 1);
     daemon_restart(d);
     cr_assert(wait_for(daemon_log_count(d, "start run") == 2, 5000));
-    daemon_stop(d);
 }
 
 Test(redis_support_daemon, is_paused_continued_and_killed) {
     stand_in("while :; do echo tick >&2; done");
-    daemon_t *d = daemon_start("x");
+    scoped(daemon_drop) daemon_t *d = daemon_start("x");
     cr_assert(wait_for(daemon_log_count(d, "tick") > 5, 5000));
     for (int round = 0; round < 3; round++) {
         daemon_pause(d);
@@ -61,16 +60,14 @@ Test(redis_support_daemon, is_paused_continued_and_killed) {
     daemon_exit_t end = daemon_wait_exit(d, 1000);
     cr_assert_eq(end.code, -1);
     cr_assert_eq(end.signal, SIGKILL);
-    daemon_free(d);
 }
 
 Test(redis_support_daemon, log_wait_ends_with_the_daemon) {
     stand_in("echo last words >&2; exit 3");
-    daemon_t *d = daemon_start("x");
+    scoped(daemon_drop) daemon_t *d = daemon_start("x");
     cr_assert_not(daemon_wait_log(d, "never said", 60000));
     cr_assert_eq(daemon_wait_exit(d, 1000).code, 3);
     cr_assert_eq(daemon_log_count(d, "last words"), 1);
-    daemon_free(d);
 }
 
 Test(redis_support_daemon, cli_run_captures_both_streams) {
@@ -86,11 +83,10 @@ Test(redis_support_daemon, cli_run_captures_both_streams) {
 
 Test(redis_support_daemon, sanitizer_report_is_found) {
     stand_in(REPORTS);
-    daemon_t *d = daemon_start("x");
+    scoped(daemon_drop) daemon_t *d = daemon_start("x");
     cr_assert_eq(daemon_wait_exit(d, 5000).code, 0);
     char *report = kept(sanitizer_take_reports());
     cr_assert_not_null(report);
     cr_assert_not_null(strstr(report, "heap-use-after-free"));
     cr_assert_null(sanitizer_take_reports());
-    daemon_free(d);
 }

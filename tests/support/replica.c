@@ -24,7 +24,6 @@ server_t *replica_start(server_t *primary, const server_options_t *options) {
 }
 
 void replica_promote(server_t *replica) {
-    redis_t *r = redis_open(replica);
+    scoped(redis_drop) redis_t *r = redis_open(replica);
     redis_ok(r, "REPLICAOF NO ONE");
-    redis_close(r);
 }

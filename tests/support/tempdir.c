@@ -161,17 +161,23 @@ ReportHook(PRE_ALL)(struct criterion_test_set *tests) {
     spawn_reaper(run);
 }
 
+static void fail_after_end(struct criterion_global_stats *stats, const char *fault) {
+    fprintf(stderr, "FAILED after its end: %s", fault);
+    stats->tests_failed++;
+    if (stats->tests_passed > 0) stats->tests_passed--;
+}
+
 /* Criterion counts a test before its fini and its exit hooks have run; so count here the faults that these found. */
 ReportHook(POST_ALL)(struct criterion_global_stats *stats) {
     const char *run = getenv(RUN_DIR);
     if (!run) return;
+    for (struct criterion_suite_stats *suite = stats->suites; suite; suite = suite->next)
+        for (struct criterion_test_stats *test = suite->tests; test; test = test->next)
+            if (test->test_status == CR_STATUS_PASSED && test->failed_asserts > 0)
+                fail_after_end(stats, kept_printf("%s/%s: an assertion of its fini\n", test->test->category, test->test->name));
     char *path = temp_path(run, "failures");
     char *text = temp_read(path);
-    for (char *fault = strtok(text, "\1"); fault; fault = strtok(NULL, "\1")) {
-        fprintf(stderr, "FAILED after its end: %s", fault);
-        stats->tests_failed++;
-        if (stats->tests_passed > 0) stats->tests_passed--;
-    }
+    for (char *fault = strtok(text, "\1"); fault; fault = strtok(NULL, "\1")) fail_after_end(stats, fault);
     free(text);
     free(path);
     temp_remove(run);

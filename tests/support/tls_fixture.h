@@ -28,7 +28,7 @@ static inline tls_fixture_t tls_start(const char *const *args) {
 static inline void tls_stop(tls_fixture_t *f) {
     redis_close(f->r);
     server_free(f->server);
-    free(f->dir);
+    *f = (tls_fixture_t){0};
 }
 
 /* One connection of the product with a config of its own. */

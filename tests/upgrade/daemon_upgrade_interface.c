@@ -98,7 +98,7 @@ static daemon_t *serve(cluster_t *cluster, program_t program, sidecar_t spec, in
 /* A leader and a standby of one program handle JOBS, and an operator requeues a job. Stores the text of each interface. */
 static void run_alone(program_t program, const char *texts[INTERFACE_COUNT]) {
     sidecar_t spec = {.scan = "50ms", .queues = QUEUES};
-    cluster_t s = cluster_begin(NULL);
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     int port;
     daemon_t *leader = serve(&s, program, spec, &port), *standby = upgrade_sidecar(&s, program, spec, NULL);
     await(&s, upgrade_stands_by(s.r, standby));
@@ -126,7 +126,6 @@ static void run_alone(program_t program, const char *texts[INTERFACE_COUNT]) {
     daemon_terminate(leader, UPGRADE_MS);
     texts[0] = redis_str(s.r, "EVAL %s 0", KEYS);
     free(names);
-    cluster_end(&s);
 }
 
 Test(daemon_upgrade, keys_schema_metrics_and_json_stay) {

@@ -13,13 +13,12 @@ static char *build_previous(void) {
     const char *required = getenv("QS_CLIENTS_REQUIRED");
     char *dir = temp_dir("build"), *out = temp_path(dir, "out"), *err = temp_path(dir, "err");
     const char *const argv[] = {"sh", "tests/upgrade/build.sh", NULL};
-    child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out, .err = err});
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out, .err = err});
     cr_assert(child_wait(child, BUILD_MS), "tests/upgrade/build.sh did not end in time");
     char *path = temp_read(out), *why = temp_read(err);
     path[strcspn(path, "\n")] = why[strcspn(why, "\n")] = '\0';
     if (child->exit_code == SKIPPED && (!required || strcmp(required, "1") != 0)) cr_skip("%s", why);
     cr_assert_eq(child->exit_code, 0, "%s", why);
-    child_free(child);
     return path;
 }
 

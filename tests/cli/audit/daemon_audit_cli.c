@@ -26,7 +26,7 @@ static void put(audit_t *audit, int n, const char *queue, const char *reason, sl
 /* Three failures; the first is requeued. The caller owns the path. */
 static char *small_log(void) {
     char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     put(audit, 1, "email", "retries_exhausted", SLICE(""), SLICE("{\"a\":\"quote \\\" comma, and Ł\"}"));
     put(audit, 2, "email", "reported", SLICE("line one\r\nline \"two\", three\x1b[31m"), SLICE("tab\there"));
     put(audit, 3, "video", "alive_timeout", SLICE("\xff\xfe"), SLICE("\0\1\2 nul and \xff"));
@@ -37,7 +37,6 @@ static char *small_log(void) {
     of.event.job = slice_text("job-1");
     of.event.answers = slice_text(first.id);
     cr_assert(audit_case_put(audit, &of.event));
-    audit_close(audit);
     return path;
 }
 
@@ -45,12 +44,11 @@ static char *small_log(void) {
 static void python(const char *input, const char *program) {
     char *dir = temp_dir("python"), *path = temp_path(dir, "input"), *err = temp_path(dir, "err");
     temp_write(path, input);
-    child_t *child =
+    scoped(child_drop) child_t *child =
         child_start(&(child_spec_t){.argv = (const char *const[]){"python3", "-c", program, path, NULL}, .err = err});
     cr_assert(child_wait(child, 30000));
     char *said = temp_read(err);
     cr_assert_eq(child->exit_code, 0, "%s\n%s", said, input);
-    child_free(child);
 }
 
 static const char check_rows[] =
@@ -125,14 +123,13 @@ Test(daemon_audit_cli, show_prints_all_of_an_event) {
 
 Test(daemon_audit_cli, an_ambiguous_ref_lists_its_events) {
     char *db = audit_case_path();
-    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(db, AUDIT_WRITE);
     for (int n = 0; n < 33; n++) put(audit, n, "q", "reported", SLICE(""), SLICE("x")); /* more than there are first digits */
     char *digit = audit_case_sql(db, "SELECT substr(ref, 1, 1) FROM events GROUP BY 1 HAVING count(*) > 1 LIMIT 1");
     const daemon_output_t *several = daemon_run("audit", "show", digit, "--db", db);
     cr_assert_eq(several->code, 1);
     cr_assert_str_empty(several->out);
     cr_assert(has(several->err, "several refs begin with") && has(several->err, "job-"), "%s", several->err);
-    audit_close(audit);
 }
 
 static const daemon_output_t *run_with(const char *variable, const char *const *args) {
@@ -366,14 +363,13 @@ Test(daemon_audit_cli, wrong_usage_exits_2_with_a_hint) {
 Test(daemon_audit_cli, list_finds_the_log_by_config_during_a_write) {
     char *db = small_log(), *text = kept_printf("audit = { path = \"%s\"; };\nqueues = ( { name = \"q\"; } );\n", db),
          *config = temp_file("x.cfg", text);
-    audit_t *writer = audit_case_open(db, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *writer = audit_case_open(db, AUDIT_WRITE);
     buffer_t why = {0};
     cr_assert(audit_begin(writer, &why));
     const daemon_output_t *output = daemon_run("audit", "list", "-c", config);
     cr_assert_eq(output->code, 0, "%s", output->err);
     cr_assert(has(output->out, "job-3"));
     audit_rollback(writer);
-    audit_close(writer);
 }
 
 Test(daemon_audit_cli, queries_of_the_sql_readme_run_in_the_shell) {
@@ -385,13 +381,12 @@ Test(daemon_audit_cli, queries_of_the_sql_readme_run_in_the_shell) {
         at = strstr(sql, "```");
         cr_assert_not_null(at);
         *at++ = '\0';
-        child_t *child = child_start(&(child_spec_t){
+        scoped(child_drop) child_t *child = child_start(&(child_spec_t){
             .argv = (const char *const[]){"sqlite3", "-bail", "-readonly", db, sql, NULL}, .out = out, .err = err});
         cr_assert(child_wait(child, 30000));
         char *said = temp_read(err);
         cr_expect_eq(child->exit_code, 0, "%s\n%s", sql, said);
         cr_expect_str_empty(said, "%s\n%s", sql, said);
-        child_free(child);
     }
     cr_assert_geq(queries, 9);
     char *said = temp_read(out);
@@ -405,10 +400,9 @@ static void merge(const char *into, const char *from) {
     cr_assert(block && end, "sql/README.md has no merge.sh");
     *end = '\0';
     char *command = strchr(strchr(block, '\n') + 1, '\n'), *sh = kept_printf("into=%s from=%s%s", into, from, command);
-    child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-ec", sh, NULL}});
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-ec", sh, NULL}});
     cr_assert(child_wait(child, 30000));
     cr_expect_eq(child->exit_code, 0, "%s", sh);
-    child_free(child);
 }
 
 /* Each file has seqs from 1 on, so a merge by them would lose rows. In logs of schema 5 `events` was a view. */

@@ -36,7 +36,7 @@ static void put(audit_t *audit, const char *kind, int n, slice_t error, slice_t 
 /* A log with events of all kinds, with bytes that need escapes. The caller owns the path. */
 static char *hostile_log(void) {
     char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     put(audit, "failed", 1, SLICE(""), SLICE("{\"a\":\"quote \\\" comma, and Ł\"}"));
     put(audit, "failed", 2, SLICE("one\r\nline \"two\", three\x1b[31m"), SLICE("\n"));
     put(audit, "failed", 3, SLICE("\xff\xfe"), SLICE("\0\1\2 nul and \xff"));
@@ -50,7 +50,6 @@ static char *hostile_log(void) {
     audit_case_event(&of, "gap", 9, 5000);
     of.event.job = slice_text(gap);
     cr_assert(audit_case_put(audit, &of.event));
-    audit_close(audit);
     return path;
 }
 
@@ -225,7 +224,7 @@ ParameterizedTest(struct point *point, daemon_audit_files, a_killed_writer_leave
 /* A log of n failures; the caller owns the path. */
 static char *long_log(int n) {
     char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     buffer_t why = {0};
     cr_assert(audit_begin(audit, &why));
     for (int i = 1; i <= n; i++) {
@@ -234,7 +233,6 @@ static char *long_log(int n) {
         cr_assert(audit_insert(audit, &of.event, NULL, &why));
     }
     cr_assert(audit_commit(audit, &why), "%s", buffer_text(&why));
-    audit_close(audit);
     return path;
 }
 
@@ -327,7 +325,7 @@ Test(daemon_audit_files, import_names_bad_lines_and_keeps_good_ones) {
 Test(daemon_audit_files, import_names_only_the_first_100_bad_lines) {
     char *db = audit_case_path(), *file = beside(db, "jsonl");
     for (int lines = 100; lines <= 101; lines++) {
-        buffer_t text = {0};
+        scoped(buffer_free) buffer_t text = {0};
         for (int i = 0; i < lines; i++) buffer_str(&text, "{}\n");
         write_file(file, text.data, text.len);
         const daemon_output_t *out = daemon_run("audit", "import", file, "--db", db);
@@ -336,7 +334,6 @@ Test(daemon_audit_files, import_names_only_the_first_100_bad_lines) {
         cr_expect_eq(has(out->err, ": these are the first 100 skipped lines; the others are only counted\n"), lines > 100);
         char *counted = kept_printf(": 0 added, 0 known, %d skipped\n", lines);
         cr_expect(has(out->out, counted), "%s", out->out);
-        buffer_free(&text);
     }
     free(file);
 }
@@ -397,7 +394,7 @@ Test(daemon_audit_files, importing_a_peers_log_fills_a_gap) {
 /* As docs/audit.md says: nothing is lost, and no gap is reported. */
 Test(daemon_audit_files, a_restored_backup_catches_up_from_the_stream, .timeout = 120) {
     enum { BEFORE = 20, ALL_OF_THEM = 50 };
-    cluster_t s = cluster_begin(NULL);
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
     const char *db = daemon_audit_path(d);
     char *backup = beside(db, "backup"), *wal = kept_printf("%s-wal", db), *shm = kept_printf("%s-shm", db);
@@ -422,14 +419,13 @@ Test(daemon_audit_files, a_restored_backup_catches_up_from_the_stream, .timeout 
     cr_assert_str_eq(after, before, "the restored log must keep the instance name of the file at that path");
     free(name);
     free(backup);
-    cluster_end(&s);
 }
 
 /* A sidecar copies a long stream while a peer is imported, a backup and an export are made: none waits too long,
  * and none lacks rows. */
 Test(daemon_audit_files, import_export_and_backup_run_beside_a_writing_sidecar, .timeout = 120) {
     enum { FED = 60000, PEER = 8000 };
-    cluster_t s = cluster_begin(NULL);
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     char *peer = long_log(PEER);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
     const char *db = daemon_audit_path(d);
@@ -452,5 +448,4 @@ Test(daemon_audit_files, import_export_and_backup_run_beside_a_writing_sidecar, 
     cr_assert_eq(daemon_run("audit", "list", "--db", backup)->code, 0);
     free(export);
     free(backup);
-    cluster_end(&s);
 }

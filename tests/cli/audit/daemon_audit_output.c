@@ -11,7 +11,7 @@
 /* A log with one failure; the caller owns its path. */
 static char *log_of_one(const char *queue, const char *error) {
     char *db = audit_case_path();
-    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(db, AUDIT_WRITE);
     audit_case_event_t of;
     audit_case_event(&of, "failed", 1, 1763690401007);
     of.event.queue = slice_text(queue);
@@ -19,7 +19,6 @@ static char *log_of_one(const char *queue, const char *error) {
     of.event.error = slice_text(error);
     of.event.payload = slice_text(error);
     cr_assert(audit_case_put(audit, &of.event));
-    audit_close(audit);
     return db;
 }
 

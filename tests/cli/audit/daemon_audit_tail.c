@@ -15,13 +15,12 @@ typedef struct {
 } tail_t;
 
 static void put(const char *db, const char *kind, int from, int to) {
-    audit_t *audit = audit_case_open(db, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(db, AUDIT_WRITE);
     for (int n = from; n <= to; n++) {
         audit_case_event_t of;
         audit_case_event(&of, kind, n, INT64_C(1763690400000) + n);
         cr_assert(audit_case_put(audit, &of.event));
     }
-    audit_close(audit);
 }
 
 /* Tails the log with up to six more words, with a variable of the environment or none. */
@@ -92,7 +91,7 @@ Test(daemon_audit_tail, prints_the_last_rows_and_then_new_ones) {
     char *db = audit_case_path();
     put(db, "failed", 1, 5);
     put(db, "retried", 6, 7);
-    tail_t tail = start(db, (const char *const[]){"-n", "3", "-o", "jsonl", NULL});
+    scoped(finish) tail_t tail = start(db, (const char *const[]){"-n", "3", "-o", "jsonl", NULL});
     expect(&tail, "3 4 5 ");
     put(db, "failed", 8, 9);
     put(db, "requeued", 10, 10);
@@ -102,7 +101,6 @@ Test(daemon_audit_tail, prints_the_last_rows_and_then_new_ones) {
     cr_assert(child_wait(tail.child, 5000));
     cr_expect_eq(tail.child->term_signal, SIGINT, "it must end by the signal");
     expect_silence(&tail);
-    finish(&tail);
 }
 
 Test(daemon_audit_tail, filters_and_formats_apply) {
@@ -156,11 +154,10 @@ Test(daemon_audit_tail, a_narrow_terminal_has_room_for_the_error) {
         {"COLUMNS=120", {"--utc", "-q", "q"}, "  QUEUE         KIND    REASON             JOB    ", "SMTP timeout: mx1\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tail_t tail = start_in(rows[i].width, mem_str(db), rows[i].words);
+        scoped(finish) tail_t tail = start_in(rows[i].width, mem_str(db), rows[i].words);
         cr_assert(wait_for(mentions(tail.out, "\n") && mentions(tail.out, "mx1\n"), 10000), "%s", rows[i].width);
         char *text = temp_read(tail.out);
         cr_expect(strstr(text, rows[i].title) && strstr(text, rows[i].row), "%s: %s", rows[i].width, text);
-        finish(&tail);
     }
 }
 
@@ -168,7 +165,7 @@ Test(daemon_audit_tail, a_narrow_terminal_has_room_for_the_error) {
 Test(daemon_audit_tail, follows_a_replaced_file) {
     char *db = audit_case_path(), *aside = kept_printf("%s.aside", db);
     put(db, "failed", 1, 3);
-    tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
+    scoped(finish) tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
     expect(&tail, "2 3 ");
     put(db, "failed", 4, 4);
     expect(&tail, "2 3 4 ");
@@ -181,13 +178,12 @@ Test(daemon_audit_tail, follows_a_replaced_file) {
     cr_expect_str_eq(err, "queue-sidecar: the audit log was replaced; following the new file\n");
     child_signal(tail.child, SIGTERM);
     cr_assert(child_wait(tail.child, 5000));
-    finish(&tail);
 }
 
 Test(daemon_audit_tail, follows_an_older_copy_written_over_the_file) {
     char *db = audit_case_path();
     put(db, "failed", 1, 4);
-    tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
+    scoped(finish) tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
     expect(&tail, "3 4 ");
     sqlite3 *copy;
     cr_assert_eq(sqlite3_open(db, &copy), SQLITE_OK);
@@ -199,14 +195,13 @@ Test(daemon_audit_tail, follows_an_older_copy_written_over_the_file) {
     cr_assert(wait_for(mentions(tail.err, "was replaced"), 10000));
     put(db, "failed", 4, 5); /* 4 comes again */
     expect(&tail, "3 4 5 ");
-    finish(&tail);
 }
 
 /* Retention removes the lowest times first, which may be those of the last rows. */
 Test(daemon_audit_tail, removing_the_last_row_is_not_a_replaced_file) {
     char *db = audit_case_path();
     put(db, "failed", 1, 4);
-    tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
+    scoped(finish) tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
     expect(&tail, "3 4 ");
     audit_case_sql(db, "DELETE FROM events WHERE seq = 4");
     long before = count_sleeps(&tail); /* a poll that finds nothing shows only here */
@@ -214,30 +209,28 @@ Test(daemon_audit_tail, removing_the_last_row_is_not_a_replaced_file) {
     put(db, "failed", 5, 5); /* with the seq of the removed row */
     expect(&tail, "3 4 5 ");
     expect_silence(&tail);
-    finish(&tail);
 }
 
 Test(daemon_audit_tail, ends_when_its_reader_is_gone) {
     char *db = audit_case_path(), *err = kept_printf("%s.err", db);
     put(db, "failed", 1, 3);
     char *line = kept_printf("%s audit tail -o jsonl --db %s | head -n 1 >/dev/null", daemon_program(), db);
-    child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-c", line, NULL}, .err = err});
+    scoped(child_drop) child_t *child =
+        child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-c", line, NULL}, .err = err});
     cr_assert(child_wait(child, 10000), "it must end although no further row comes");
     char *said = temp_read(err);
     cr_expect_str_empty(said);
-    child_free(child);
 }
 
 Test(daemon_audit_tail, ends_when_the_disk_is_full) {
     char *db = audit_case_path(), *err = kept_printf("%s.err", db);
     put(db, "failed", 1, 3);
     const char *const argv[] = {daemon_program(), "audit", "tail", "-o", "jsonl", "--db", db, NULL};
-    child_t *child = child_start(&(child_spec_t){.argv = argv, .out = "/dev/full", .err = err});
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = argv, .out = "/dev/full", .err = err});
     cr_assert(child_wait(child, 10000));
     char *said = temp_read(err);
     cr_expect_eq(child->exit_code, 1);
     cr_expect_not_null(strstr(said, "cannot write to standard output: check that the disk is not full"), "%s", said);
-    child_free(child);
 }
 
 Test(daemon_audit_tail, a_missing_log_is_an_error) {

@@ -10,11 +10,10 @@
 /* The caller owns the path. */
 static char *log_with_a_row(void) {
     char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t of;
     audit_case_event(&of, "failed", 1, 1000);
     cr_assert(audit_case_put(audit, &of.event));
-    audit_close(audit);
     return path;
 }
 

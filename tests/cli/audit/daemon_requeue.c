@@ -1,8 +1,10 @@
 /* `audit requeue` and `audit discard` beside real sidecars: each failure is answered at most once. */
 #include "requeue_fixture.h"
 
+static cluster_t s;
+SUITE(daemon_requeue, s = cluster_begin(NULL), cluster_end(&s));
+
 Test(daemon_requeue, every_log_records_requeuer_time_and_reason) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(one)) == 3 && audit_log_rows(daemon_audit_path(two)) == 3, COPY_MS);
@@ -25,12 +27,10 @@ Test(daemon_requeue, every_log_records_requeuer_time_and_reason) {
     await(&s, answers(one, 2), COPY_MS);
     cr_assert(has(cli(one, "list", "-o", "json")->out, "\"answered_by\":\"bob\""));
     free(ref);
-    cluster_end(&s);
 }
 
 /* Redis has the requeue marker before a log has the event. */
 Test(daemon_requeue, a_lagging_log_requeues_nothing_twice) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
     feed(s.r, 0, 5);
     await(&s, audit_log_rows(daemon_audit_path(one)) == 5 && audit_log_rows(daemon_audit_path(two)) == 5, COPY_MS);
@@ -43,11 +43,9 @@ Test(daemon_requeue, a_lagging_log_requeues_nothing_twice) {
     cr_assert_eq(distinct(s.r, "q"), 5);
     daemon_continue(two);
     await(&s, answers(two, 5), COPY_MS);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue, a_requeued_job_that_fails_again_is_a_new_row) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     redis_ok(s.r, "LPUSH q job");
     for (int life = 1; life <= 2; life++) {
@@ -64,14 +62,12 @@ Test(daemon_requeue, a_requeued_job_that_fails_again_is_a_new_row) {
     const char *older = strchr(list->out, '\n');
     cr_assert(older && has(older, "\"state\":\"requeued\""), "%s", list->out);
     cr_assert(strstr(list->out, "\"state\":\"failed\"") < older, "%s", list->out);
-    cluster_end(&s);
 }
 
 /* The job is too old by its creation date. After the requeue it gets a whole alive timeout, and then ends again. */
 Test(daemon_requeue, a_requeued_job_gets_a_whole_alive_timeout) {
     enum { ALIVE_MS = 1500 };
     static const char job[] = "{\"at\":1600000000000}";
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
                                                                "protected_timeout = \"1s\"; alive_timeout = \"1500ms\"; "
                                                                "created_path = \"/at\"; retry_times = 9; }",
@@ -89,12 +85,10 @@ Test(daemon_requeue, a_requeued_job_gets_a_whole_alive_timeout) {
     long long ended = audit_log_int(path, "SELECT max(at) FROM events WHERE kind = 'failed' AND reason = 'alive_timeout'");
     cr_assert_geq(ended - put_back, ALIVE_MS, "after %lld ms", ended - put_back);
     free(ref);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue, two_operators_requeue_each_failure_once, .timeout = 120) {
     enum { FAILURES = 3000 };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(one)) == FAILURES && audit_log_rows(daemon_audit_path(two)) == FAILURES, COPY_MS);
@@ -113,13 +107,11 @@ Test(daemon_requeue, two_operators_requeue_each_failure_once, .timeout = 120) {
     cr_assert_eq(distinct(s.r, "q"), FAILURES);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2 * FAILURES);
     await(&s, answers(one, FAILURES) && answers(two, FAILURES), COPY_MS);
-    cluster_end(&s);
 }
 
 /* The ids of the stream hold Redis's time. */
 Test(daemon_requeue, rate_spaces_jobs_evenly) {
     enum { FAILURES = 30, EACH_MS = 20 };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
@@ -135,7 +127,6 @@ Test(daemon_requeue, rate_spaces_jobs_evenly) {
         cr_assert_leq(at, last);
     }
     cr_assert_geq(last - strtoll(entries->element[FAILURES - 1]->element[0]->str, NULL, 10), (FAILURES - 1) * EACH_MS - 120);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue, requeued_bytes_are_unchanged) {
@@ -144,7 +135,6 @@ Test(daemon_requeue, requeued_bytes_are_unchanged) {
     for (size_t i = 0; i < HUGE; i++) huge[i] = (char)(i * 7 + i / 251);
     const slice_t jobs[] = {{"", 0}, {"a\0b", 3}, {"\xff\xfe\xc3", 3}, {"tab\t\r\n\x1b[31m", 11}, {huge, HUGE}};
     enum { JOBS = sizeof jobs / sizeof *jobs };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     for (int i = 0; i < JOBS; i++) feed_one(s.r, (failure_t){.number = i, .payload = jobs[i]});
     await(&s, audit_log_rows(daemon_audit_path(d)) == JOBS, COPY_MS);
@@ -153,11 +143,9 @@ Test(daemon_requeue, requeued_bytes_are_unchanged) {
     for (int i = 0; i < JOBS; i++)
         cr_assert_neq(redis_int(s.r, "LREM q 1 %b", jobs[i].data, jobs[i].len), 0, "job %d is not there", i);
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue, discarded_failures_are_not_open) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
@@ -171,12 +159,10 @@ Test(daemon_requeue, discarded_failures_are_not_open) {
     cr_assert_eq(cli(d, "requeue", ref, "--again")->code, 0);
     redis_expect(s.r, "job 1", "LINDEX q 0");
     free(ref);
-    cluster_end(&s);
 }
 
 /* The job must be in the list after it has ended, and not before. */
 Test(daemon_requeue, an_ended_job_is_in_the_dead_letter_list) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
                                                                "protected_timeout = \"1h\"; retry_times = 1; dlq = \"q:dead\"; }",
                                                      .scan = "50ms"});
@@ -190,7 +176,6 @@ Test(daemon_requeue, an_ended_job_is_in_the_dead_letter_list) {
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
     redis_expect(s.r, "job", "LINDEX q:dead 0");
     cr_assert_eq(redis_int(s.r, "LLEN q:dead"), 1);
-    cluster_end(&s);
 }
 
 /* The runbook of docs/audit.md. Its queue is called email. */
@@ -204,7 +189,6 @@ static char *runbook(void) {
 
 Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
     enum { TIMEOUTS = 20, OTHERS = 5 };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"email\"; roles = [\"monitor\"]; }"});
     int64_t two = time(NULL) / 86400 * 86400 * 1000 + 2 * 3600 * 1000;
     for (int i = 0; i < TIMEOUTS; i++)
@@ -237,26 +221,24 @@ Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
     await(&s, answers(d, TIMEOUTS), COPY_MS);
     child_free(child);
     free(path), free(config), free(log), free(text);
-    cluster_end(&s);
 }
 
 /* Both runs must find the same marker, although --to names different queues. */
 Test(daemon_requeue, a_failure_of_no_queue_is_requeued_once_into_different_queues) {
     static const char *const scopes[] = {"group", "queue"};
     for (int i = 0; i < 2; i++) {
-        cluster_t s = cluster_begin(NULL);
+        scoped(cluster_end) cluster_t own = cluster_begin(NULL);
         const char *queues = QUEUE ", { name = \"other\"; }, { name = \"third\"; }";
-        daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = queues, .scope = scopes[i]});
-        feed_one(s.r, (failure_t){.number = i, .queue = "gone"});
-        await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+        daemon_t *d = cluster_sidecar_up(&own, (sidecar_t){.queues = queues, .scope = scopes[i]});
+        feed_one(own.r, (failure_t){.number = i, .queue = "gone"});
+        await(&own, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
         daemon_pause(d);
         cr_assert_eq(cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "other")->code, 0);
         const daemon_output_t *second = cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "third");
         cr_assert(has(second->out, "besides, 1: was answered before"), "%s: %s%s", scopes[i], second->out, second->err);
-        cr_assert_eq(redis_int(s.r, "LLEN other") + redis_int(s.r, "LLEN third"), 1, "%s", scopes[i]);
+        cr_assert_eq(redis_int(own.r, "LLEN other") + redis_int(own.r, "LLEN third"), 1, "%s", scopes[i]);
         daemon_continue(d);
-        await(&s, answers(d, 1), COPY_MS);
-        cluster_end(&s);
+        await(&own, answers(d, 1), COPY_MS);
     }
 }
 
@@ -264,7 +246,6 @@ Test(daemon_requeue, a_failure_of_no_queue_is_requeued_once_into_different_queue
 Test(daemon_requeue, a_failure_is_answered_once_while_a_rollout_removes_its_queue) {
     static const char *const queues[] = {"{ name = \"gone\"; }, " QUEUE ", { name = \"other\"; }",
                                          QUEUE ", { name = \"other\"; }", "{ name = \"other\"; }, " QUEUE};
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d[3];
     for (int i = 0; i < 3; i++) d[i] = cluster_sidecar_up(&s, (sidecar_t){.queues = queues[i]});
     for (int i = 0; i < 3; i++) feed_one(s.r, (failure_t){.number = i, .queue = "gone"});
@@ -286,11 +267,9 @@ Test(daemon_requeue, a_failure_is_answered_once_while_a_rollout_removes_its_queu
     cr_assert_eq(distinct(s.r, "other"), 3);
     for (int i = 0; i < 3; i++) daemon_continue(d[i]);
     await(&s, answers(d[0], 3), COPY_MS); /* it reads the streams of all these queues */
-    cluster_end(&s);
 }
 
 Test(daemon_requeue, discard_needs_no_queue) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
@@ -299,11 +278,9 @@ Test(daemon_requeue, discard_needs_no_queue) {
     await(&s, answers(d, 1), COPY_MS);
     cr_assert(has(cli(d, "list", "-q", "gone")->out, "discarded "));
     cr_assert_eq(redis_int(s.r, "EXISTS q gone"), 0);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue, a_ref_given_twice_counts_once) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 2);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 2, COPY_MS);
@@ -312,11 +289,9 @@ Test(daemon_requeue, a_ref_given_twice_counts_once) {
     cr_assert(done->code == 0 && !*done->err, "%s%s", done->out, done->err);
     cr_assert_eq(redis_int(s.r, "LLEN q"), 1);
     free(ref);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue, answered_failures_do_not_use_up_the_limit) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 5);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 5, COPY_MS);
@@ -326,12 +301,10 @@ Test(daemon_requeue, answered_failures_do_not_use_up_the_limit) {
         cr_assert_eq(distinct(s.r, "q"), most);
         await(&s, answers(d, most), COPY_MS);
     }
-    cluster_end(&s);
 }
 
 /* The right to LPUSH is revoked while the job is in progress. */
 Test(daemon_requeue, a_refused_dead_letter_list_leaves_no_record) {
-    cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER half on >secret +@all &* ~*");
     daemon_t *d = cluster_sidecar_up(
         &s, (sidecar_t){.redis = "username = \"half\"; password = \"secret\";",
@@ -347,5 +320,4 @@ Test(daemon_requeue, a_refused_dead_letter_list_leaves_no_record) {
     redis_ok(s.r, "ACL SETUSER half +lpush");
     await(&s, redis_int(s.r, "LLEN q:dead") == 1, COPY_MS);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 1);
-    cluster_end(&s);
 }

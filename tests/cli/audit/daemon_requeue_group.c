@@ -24,7 +24,7 @@ static const daemon_output_t *list(const char *config, const char *log) {
 }
 
 Test(daemon_requeue_group, failures_of_another_group_are_requeued_only_on_request) {
-    cluster_t theirs = cluster_begin(NULL), ours = cluster_begin(NULL);
+    scoped(cluster_end) cluster_t theirs = cluster_begin(NULL), ours = cluster_begin(NULL);
     daemon_t *billing = fail_job(&theirs, "billing", "{\"type\":\"invoice\"}");
     daemon_t *mail = fail_job(&ours, "mail", "letter");
     const daemon_output_t *out = daemon_run("audit", "import", daemon_audit_path(billing), "--db", daemon_audit_path(mail));
@@ -45,12 +45,10 @@ Test(daemon_requeue_group, failures_of_another_group_are_requeued_only_on_reques
     await(&ours, answers(mail, 2), COPY_MS);
     cr_expect_eq(audit_log_int(daemon_audit_path(mail), "SELECT count(*) FROM events WHERE answers <> '' AND \"group\" = 'mail'"),
                  2);
-    cluster_end(&theirs);
-    cluster_end(&ours);
 }
 
 Test(daemon_requeue_group, list_show_and_export_name_the_group) {
-    cluster_t s = cluster_begin(NULL);
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     daemon_t *d = fail_job(&s, "billing", "{\"type\":\"invoice\"}");
     char *config = cluster_config_file(&s, (sidecar_t){.group = "mail", .queues = REPORT});
     char *ref = audit_log_word(daemon_audit_path(d), "SELECT ref FROM events");
@@ -64,5 +62,4 @@ Test(daemon_requeue_group, list_show_and_export_name_the_group) {
     cr_expect(has(out->out, "\ngroup     billing\n"), "%s", out->out);
     cr_expect(cluster_says(d, "\"msg\":\"a job has failed for good\"", ref));
     cr_expect(cluster_says(d, "\"msg\":\"a job has failed for good\"", "\"type\":\"invoice\""));
-    cluster_end(&s);
 }

@@ -11,14 +11,14 @@ static const daemon_output_t *requeue(daemon_t *d, const char *job) {
 }
 
 Test(daemon_requeue_replica, says_when_no_replica_has_confirmed, .timeout = 60) {
-    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
+    scoped(cluster_end) cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     daemon_t *d = sidecar(&s);
     for (int i = 0; i < 3; i++) feed_one(s.r, (failure_t){.number = i, .error = i == 0 ? "alpha" : i == 1 ? "beta" : "gamma"});
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
     const daemon_output_t *done = requeue(d, "alpha");
     cr_assert(!has(done->err, "replica"), "%s", done->err);
     cr_assert_eq(server_commandstat(s.server, "wait"), 0, "there is no replica");
-    server_t *replica = replica_start(s.server, NULL);
+    scoped(server_drop) server_t *replica = replica_start(s.server, NULL);
     done = requeue(d, "beta");
     cr_assert(!has(done->err, "replica"), "%s", done->err);
     cr_assert_eq(server_commandstat(s.server, "wait"), 1);
@@ -29,6 +29,4 @@ Test(daemon_requeue_replica, says_when_no_replica_has_confirmed, .timeout = 60) 
     done = requeue(d, "gamma");
     cr_assert(has(done->err, "no replica has confirmed this within 1 s"), "%s", done->err);
     cr_assert_eq(redis_int(s.r, "LLEN q"), 3);
-    server_free(replica);
-    cluster_end(&s);
 }

@@ -2,9 +2,11 @@
 #include "proxy.h"
 #include "requeue_fixture.h"
 
+static cluster_t s;
+SUITE(daemon_requeue_trouble, s = cluster_begin(NULL), cluster_end(&s));
+
 Test(daemon_requeue_trouble, a_rerun_finishes_a_killed_run, .timeout = 120) {
     enum { FAILURES = 2000 };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
@@ -21,12 +23,10 @@ Test(daemon_requeue_trouble, a_rerun_finishes_a_killed_run, .timeout = 120) {
     cr_assert_geq(number_of(rest->out, "answered"), 700);
     cr_assert_eq(distinct(s.r, "q"), FAILURES);
     await(&s, answers(d, FAILURES), COPY_MS);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, an_interrupted_run_finishes_its_requests_and_can_be_rerun) {
     enum { FAILURES = 500 };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
@@ -48,11 +48,9 @@ Test(daemon_requeue_trouble, an_interrupted_run_finishes_its_requests_and_can_be
     cr_assert_eq(cli(d, "requeue", "--where", "-q", "q", "--yes")->code, 0);
     cr_assert_eq(distinct(s.r, "q"), FAILURES);
     free(out);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, jobs_that_cannot_be_requeued_are_reported_and_others_go_on) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }"});
     feed(s.r, 0, 2);
     feed_one(s.r, (failure_t){.number = 2, .queue = "gone"});
@@ -85,12 +83,10 @@ Test(daemon_requeue_trouble, jobs_that_cannot_be_requeued_are_reported_and_other
     const daemon_output_t *nowhere = cli(d, "requeue", "--where", "-q", "q", "--to", "othr");
     cr_assert_eq(nowhere->code, 2);
     cr_assert(has(nowhere->err, "did you mean `other`?"), "%s", nowhere->err);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, errors_of_redis_stop_the_run_with_a_message) {
-    cluster_t s = cluster_begin(NULL);
-    daemon_t *d = sidecar(&s);
+    scoped(daemon_end) daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
     redis_ok(s.r, "CONFIG SET maxmemory 1");
@@ -112,8 +108,6 @@ Test(daemon_requeue_trouble, errors_of_redis_stop_the_run_with_a_message) {
     server_kill(s.server);
     const daemon_output_t *gone = cli(d, "requeue", "--where", "-q", "q", "--yes");
     cr_assert_eq(gone->code, 69, "%s", gone->err);
-    daemon_stop(d);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
@@ -137,7 +131,6 @@ Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
                 {{"requeue", "abc", "-o", "csv"}, "unknown format `csv`\nIt is one of: table json jsonl.\n"},
                 {{"discard", "abc", "--to", "q"}, "unknown option"},
                 {{"requeue", "--where", "-q", "q"}, "add --yes"}};
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
@@ -160,14 +153,12 @@ Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
     await(&s, answers(d, 1), COPY_MS);
     const daemon_output_t *one = cli(d, "requeue", "--where", "-q", "q");
     cr_assert(has(one->err, "2 jobs: q 2 (1 was answered before, and is skipped)"), "%s", one->err);
-    cluster_end(&s);
 }
 
 /* The script ran but its reply was lost: the next run finds the marker. */
 Test(daemon_requeue_trouble, a_lost_reply_requeues_nothing_twice) {
     enum { FAILURES = 600 };
-    cluster_t s = cluster_begin(NULL);
-    proxy_t *proxy = proxy_start(server_socket(s.server));
+    scoped(proxy_drop) proxy_t *proxy = proxy_start(server_socket(s.server));
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE, .socket = proxy_socket(proxy)});
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
@@ -185,8 +176,6 @@ Test(daemon_requeue_trouble, a_lost_reply_requeues_nothing_twice) {
     await(&s, answers(d, FAILURES), COPY_MS);
     daemon_stop(d);
     s.count = 0;
-    proxy_stop(proxy);
-    cluster_end(&s);
 }
 
 /* Arguments: ANSWER PROGRAM ARGS... Runs the program on a terminal, types ANSWER at its question, exits with its code. */
@@ -211,16 +200,14 @@ static int on_terminal(const daemon_t *d, const char *answer, const char *rate, 
     const char *argv[WORDS + 16] = {"python3", "-c", terminal, answer, daemon_program()};
     char *dir = temp_dir("terminal"), *out = temp_path(dir, "out");
     memcpy(argv + 5, of.argv, sizeof(of.argv));
-    child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out});
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out});
     cr_assert(child_wait(child, RUN_MS));
     int code = child->exit_code;
     *said = temp_read(out);
-    child_free(child);
     return code;
 }
 
 Test(daemon_requeue_trouble, a_bulk_run_asks_on_a_terminal) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     char *said;
     feed(s.r, 0, 3);
@@ -233,7 +220,6 @@ Test(daemon_requeue_trouble, a_bulk_run_asks_on_a_terminal) {
     cr_assert(has(said, "3 put back in"), "%s", said);
     cr_assert_eq(distinct(s.r, "q"), 3);
     free(said);
-    cluster_end(&s);
 }
 
 /* The highest "N/s" of the progress line. */
@@ -246,7 +232,6 @@ static int highest_rate(const char *said) {
 
 Test(daemon_requeue_trouble, progress_rate_ignores_answered_failures) {
     enum { FAILURES = 900, LEFT = 3 };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     char *said;
     feed(s.r, 0, FAILURES);
@@ -258,13 +243,11 @@ Test(daemon_requeue_trouble, progress_rate_ignores_answered_failures) {
     int rate = highest_rate(said);
     cr_assert(rate >= 0 && rate <= 5, "%d/s: %s", rate, said);
     free(said);
-    cluster_end(&s);
 }
 
 /* A second run with --again would requeue the done jobs twice. */
 Test(daemon_requeue_trouble, an_interrupted_again_run_warns_against_a_rerun) {
     enum { FAILURES = 100 };
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, FAILURES);
     await(&s, audit_log_rows(daemon_audit_path(d)) == FAILURES, COPY_MS);
@@ -275,7 +258,6 @@ Test(daemon_requeue_trouble, an_interrupted_again_run_warns_against_a_rerun) {
     cr_assert_eq(finish(&b, NULL), 130);
     char *said = temp_read(err);
     cr_assert(has(said, "because of --again") && !has(said, "Run the same command again"), "%s", said);
-    cluster_end(&s);
 }
 
 #define LATER                                                                                                                    \
@@ -284,7 +266,6 @@ Test(daemon_requeue_trouble, an_interrupted_again_run_warns_against_a_rerun) {
 
 /* Another event has the seq: version 0.1.0 gave those of removed rows again. */
 Test(daemon_requeue_trouble, a_reused_seq_is_not_requeued) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
@@ -298,15 +279,12 @@ Test(daemon_requeue_trouble, a_reused_seq_is_not_requeued) {
     cr_assert_eq(redis_int(s.r, "LLEN q"), 2);
     free(out);
     daemon_continue(d);
-    cluster_end(&s);
 }
 
 Test(daemon_requeue_trouble, control_bytes_in_queue_names_are_escaped) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);
     feed_one(s.r, (failure_t){.number = 1, .queue = "\x1b[2J"});
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
     const daemon_output_t *asked = cli(d, "requeue", "--where", "--since", "1970-01-01", "--to", "q");
     cr_assert(asked->code == 2 && has(asked->err, "put back 1 job: ") && !has(asked->err, "\x1b"), "%s", asked->err);
-    cluster_end(&s);
 }

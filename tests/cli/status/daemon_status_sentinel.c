@@ -7,7 +7,9 @@
 #include "text.h"
 #include "wait.h"
 
-static char *config_of(const sentinels_t *s) {
+static sentinels_t *s;
+
+static char *config_of(void) {
     char *settings = sentinels_settings(s), *log = temp_path(temp_root(), "audit.db");
     char *text = kept_printf("group = \"g\"; redis = { %s }; http = { port = 0; }; audit = { path = \"%s\"; };\n"
                              "queues = ( { name = \"q\"; } );\n",
@@ -16,9 +18,10 @@ static char *config_of(const sentinels_t *s) {
     return kept(path);
 }
 
+SUITE(daemon_status_sentinel, s = sentinels_begin(NULL), sentinels_end(s));
+
 Test(daemon_status_sentinel, says_what_the_sentinels_say_before_and_after_a_failover, .timeout = 90) {
-    sentinels_t *s = sentinels_begin(NULL);
-    char *config = config_of(s);
+    char *config = config_of();
     for (int round = 0; round < 2; round++) {
         int primary = sentinels_primary(s, NULL);
         char *named =
@@ -37,12 +40,10 @@ Test(daemon_status_sentinel, says_what_the_sentinels_say_before_and_after_a_fail
         sentinels_await_switch(s, primary);
         sentinels_await_settled(s);
     }
-    sentinels_end(s);
 }
 
 Test(daemon_status_sentinel, without_sentinels_check_and_status_say_so, .timeout = 90) {
-    sentinels_t *s = sentinels_begin(NULL);
-    char *config = config_of(s);
+    char *config = config_of();
     for (int i = 0; i < SENTINELS; i++) sentinel_kill(s, i);
     const daemon_output_t *check = daemon_run("check", "-c", config, "--redis");
     cr_assert_eq(check->code, 69, "%s%s", check->out, check->err);
@@ -51,5 +52,4 @@ Test(daemon_status_sentinel, without_sentinels_check_and_status_say_so, .timeout
     cr_assert_eq(status->code, 69);
     cr_assert(has(status->out, "\nredis    0 of 3 sentinels name a primary"), "%s", status->out);
     cr_assert(has(status->out, "\nwarning  3 of 3 sentinels name no primary: "), "%s", status->out);
-    sentinels_end(s);
 }

@@ -279,9 +279,9 @@ static void expect_part(const char *row, const world_t *w, const char *text, con
 
 Test(unit_status, each_trouble_is_found_alone_and_at_its_boundary) {
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
-        world_t w = well(SETTINGS QUEUES);
+        scoped(end) world_t w = well(SETTINGS QUEUES);
         ROWS[i].change(&w);
-        status_findings_t found = status_diagnose(&w.s, NULL);
+        scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
         const status_finding_t *first = found.items;
         cr_assert_eq(found.count, ROWS[i].code ? 1 : 0, "%s: %zu findings, %s", ROWS[i].name, found.count,
                      found.count ? first->what : "");
@@ -297,19 +297,15 @@ Test(unit_status, each_trouble_is_found_alone_and_at_its_boundary) {
             cr_assert_gt(strlen(first->why), 10, "%s", ROWS[i].name);
             cr_assert_null(strchr(first->next, '{'), "%s: %s", ROWS[i].name, first->next);
         }
-        status_findings_free(&found);
-        end(&w);
     }
 }
 
 Test(unit_status, a_refusal_of_redis_has_another_exit_code_than_no_connection) {
-    world_t w = well(SETTINGS QUEUES);
+    scoped(end) world_t w = well(SETTINGS QUEUES);
     gone(&w);
     redis_error_set(&w.s.error, OUTCOME_REFUSED, "WRONGPASS");
-    status_findings_t found = status_diagnose(&w.s, NULL);
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(status_exit(&w.s, &found), CLI_FAILED);
-    status_findings_free(&found);
-    end(&w);
 }
 
 /* The table of findings in docs/status.md, inside `readme`, with a NUL behind its last row. */
@@ -348,24 +344,22 @@ Test(unit_status, docs_status_lists_exactly_these_codes) {
 }
 
 Test(unit_status, faults_come_first_and_findings_are_counted) {
-    world_t w = well(SETTINGS QUEUES);
+    scoped(end) world_t w = well(SETTINGS QUEUES);
     failed(&w), lives_long(&w), full(&w), gaps(&w), clocks(&w);
-    status_findings_t found = status_diagnose(&w.s, NULL);
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
     static const char *const order[] = {"stream_full", "clock_step", "failures", "clocks", "gaps"};
     cr_assert_eq(found.count, 5);
     for (size_t i = 0; i < 5; i++) cr_assert_str_eq(found.items[i].code, order[i]);
     cr_assert(found.of[STATUS_FAULT] == 1 && found.of[STATUS_WARNING] == 1 && found.of[STATUS_NOTE] == 3);
-    status_findings_free(&found);
-    end(&w);
 }
 
 #define FIVE "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; }, { name = \"e\"; } );"
 
 Test(unit_status, a_finding_of_many_queues_says_how_many_failures_all_have) {
     static const int64_t failures[] = {2, 11, 3, 5, 1};
-    world_t w = well(FIVE);
+    scoped(end) world_t w = well(FIVE);
     for (size_t i = 0; i < 5; i++) status_count(&w.s.recent[i], slice_text("failed"), slice_text("reported"), failures[i]);
-    status_findings_t found = status_diagnose(&w.s, NULL);
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 1);
     cr_assert_str_eq(found.items[0].what, "11 final failures in the last hour: 11 reported; 22 in all 5 queues");
     status_findings_free(&found);
@@ -376,20 +370,18 @@ Test(unit_status, a_finding_of_many_queues_says_how_many_failures_all_have) {
     const bool wanted[5] = {true, true, false, false, false};
     found = status_diagnose(&w.s, wanted);
     cr_assert_str_eq(found.items[0].what, "11 final failures in the last hour: 11 reported");
-    status_findings_free(&found);
-    end(&w);
 }
 
 /* The shared finding has the text of the first result. */
 Test(unit_status, preflight_results_about_many_queues_share_a_finding) {
-    world_t w = well(FIVE);
+    scoped(end) world_t w = well(FIVE);
     w.s.preflight = mem_array(6, sizeof *w.s.preflight);
     for (size_t i = 0; i < 6; i++) { /* two of queue d */
         size_t queue = i < 4 ? i : i - 1;
         w.s.preflight[w.s.preflight_count++] =
             (status_preflight_t){.kind = PREFLIGHT_QUEUE_REFUSED, .queue = queue, .text = i ? "other" : "first"};
     }
-    status_findings_t found = status_diagnose(&w.s, NULL);
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 1);
     cr_assert_eq(found.items[0].queue_count, 5);
     for (size_t i = 0; i < 5; i++) cr_assert_eq(found.items[0].queues[i], i);
@@ -398,8 +390,6 @@ Test(unit_status, preflight_results_about_many_queues_share_a_finding) {
     const bool wanted[5] = {false, false, false, true, true};
     found = status_diagnose(&w.s, wanted);
     cr_assert_eq(found.count, 3);
-    status_findings_free(&found);
-    end(&w);
 }
 
 /* An operator acts on these texts, so they must be true. */
@@ -415,16 +405,14 @@ Test(unit_status, findings_name_the_parts_that_still_work) {
                 {0, "audit", "wait"},
                 {0, "lock", "neither lead nor stand by"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        world_t w = well(SETTINGS QUEUES);
+        scoped(end) world_t w = well(SETTINGS QUEUES);
         if (rows[i].check)
             set_check(&w, rows[i].check, "x");
         else
             set_preflight(&w, rows[i].kind, 0);
-        status_findings_t found = status_diagnose(&w.s, NULL);
+        scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
         cr_assert_eq(found.count, 1);
         cr_assert_not_null(strstr(found.items[0].why, rows[i].why), "%s", found.items[0].why);
-        status_findings_free(&found);
-        end(&w);
     }
 }
 
@@ -453,10 +441,10 @@ Test(unit_status, text_fits_and_cuts_long_names_visibly) {
     static const size_t widths[] = {80, 100, 120, 200};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (size_t rows = 0; rows <= 24; rows += 12) {
-            world_t w = many_findings();
-            status_findings_t found = status_diagnose(&w.s, NULL);
+            scoped(end) world_t w = many_findings();
+            scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
             const status_view_t view = {.width = widths[i], .rows = rows, .utc = true};
-            buffer_t out = {0};
+            scoped(buffer_free) buffer_t out = {0};
             size_t lines = 0;
             status_text(&w.s, &found, &view, &out);
             for (const char *at = buffer_text(&out); *at; at += strcspn(at, "\n") + 1, lines++)
@@ -465,16 +453,13 @@ Test(unit_status, text_fits_and_cuts_long_names_visibly) {
             cr_assert_null(strchr(buffer_text(&out), '\x1b'), "an escape sequence in a text of Redis is printed");
             cr_assert_not_null(strstr(buffer_text(&out), "…"));
             cr_assert(rows || strstr(buffer_text(&out), "123.5M"), "%s", buffer_text(&out));
-            buffer_free(&out);
-            status_findings_free(&found);
-            end(&w);
         }
 }
 
 Test(unit_status, json_is_valid_for_any_name_and_fault) {
-    world_t w = many_findings();
-    status_findings_t found = status_diagnose(&w.s, NULL);
-    buffer_t out = {0};
+    scoped(end) world_t w = many_findings();
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
+    scoped(buffer_free) buffer_t out = {0};
     json_value_t value;
     status_json(&w.s, &found, NULL, &out);
     slice_t json = {buffer_text(&out), out.len};
@@ -490,7 +475,4 @@ Test(unit_status, json_is_valid_for_any_name_and_fault) {
     status_json(&w.s, &found, NULL, &out);
     json = (slice_t){buffer_text(&out), out.len};
     cr_assert(json_pick(json, NULL, 0), "%s", buffer_text(&out));
-    buffer_free(&out);
-    status_findings_free(&found);
-    end(&w);
 }

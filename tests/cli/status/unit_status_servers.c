@@ -96,7 +96,7 @@ Test(unit_status_servers, sentinels_are_shown_although_redis_is_unreachable) {
 
 Test(unit_status_servers, with_a_lock_for_each_queue_a_free_lock_names_its_queue) {
     w = well("lock = { scope = \"queue\"; };" QUEUES);
-    status_findings_t found = status_diagnose(&w.s, NULL);
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 0);
     status_findings_free(&found);
     w.s.snapshot.locks[3] = (snapshot_lock_t){.pttl_ms = -2};
@@ -105,13 +105,12 @@ Test(unit_status_servers, with_a_lock_for_each_queue_a_free_lock_names_its_queue
     cr_assert_str_eq(found.items[0].code, "no_leader");
     cr_assert_eq(found.items[0].queues[0], 3);
     cr_assert_not_null(strstr(found.items[0].what, "sidecar:d:lock"));
-    status_findings_free(&found);
 }
 
 Test(unit_status_servers, many_queues_with_one_trouble_share_a_finding_worst_first) {
     w = well(QUEUES);
     for (size_t i = 0; i < 3; i++) w.s.sizes[i].next_due_ms = NOW - 60000 - (int64_t)i;
-    status_findings_t found = status_diagnose(&w.s, NULL);
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 3);
     cr_assert_eq(found.items[0].queues[0], 2, "the worst queue must come first");
     status_findings_free(&found);
@@ -127,5 +126,4 @@ Test(unit_status_servers, many_queues_with_one_trouble_share_a_finding_worst_fir
     found = status_diagnose(&w.s, wanted);
     cr_assert_eq(found.count, 2);
     cr_assert(found.items[0].queues[0] == 4 && found.items[1].queues[0] == 0);
-    status_findings_free(&found);
 }

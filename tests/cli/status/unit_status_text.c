@@ -11,7 +11,7 @@ static char *text_of(world_t *w, size_t width) {
 
 /* A cut inside a number would show another number. */
 Test(unit_status_text, a_narrow_terminal_cuts_between_words) {
-    world_t w = well("queues = ( { name = \"email\"; }, { name = \"sms\"; } );");
+    scoped(end) world_t w = well("queues = ( { name = \"email\"; }, { name = \"sms\"; } );");
     size_t cut = 0;
     for (size_t i = 0; i < 2; i++) w.s.recent[i] = (status_recent_t){.retried = 6543, .failed = 4564};
     char *wide = text_of(&w, 87);
@@ -27,12 +27,11 @@ Test(unit_status_text, a_narrow_terminal_cuts_between_words) {
         }
     }
     cr_assert_gt(cut, 20);
-    end(&w);
 }
 
 /* Late jobs make cells wider; the row must still fit. */
 Test(unit_status_text, a_row_with_every_trouble_fits_80_columns) {
-    world_t w = well("queues = ( { name = \"webhooks-outgoing\"; } );");
+    scoped(end) world_t w = well("queues = ( { name = \"webhooks-outgoing\"; } );");
     w.s.sizes[0].now_ms = w.s.snapshot.now_ms;
     w.s.sizes[0].next_due_ms = w.s.snapshot.now_ms - 59 * 60000;
     w.s.sizes[0].ready = 50123;
@@ -46,7 +45,6 @@ Test(unit_status_text, a_row_with_every_trouble_fits_80_columns) {
     cr_assert(strstr(text, "\nFAILED counts the last hour") && !strstr(text, "RETRIED"), "%s", text);
     text = text_of(&w, 100);
     cr_assert(strstr(text, "RETRIED and FAILED count the last hour") && strstr(text, "  RETRIED  "), "%s", text);
-    end(&w);
 }
 
 Test(unit_status_text, quotes_words_for_a_shell) {

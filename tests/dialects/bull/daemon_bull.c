@@ -104,7 +104,7 @@ static void expect_same_bytes(const setup_t *setup, const char *kind, int times)
 /* Fails each job once, then requeues all of them: while they are in `failed`, or after Bull removed them (gone). Returns how many
  * were requeued. */
 static long long requeue_all(const char *version, bool gone) {
-    setup_t setup;
+    scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, "");
     child_t *one = worker(&setup);
     produce(&setup, "flaky", JOBS, "{}");
@@ -132,7 +132,6 @@ static long long requeue_all(const char *version, bool gone) {
     await_native(&setup, native_count(&setup.native, "finished", NULL) == 2 * JOBS);
     long long back = rows(&setup, "kind = 'requeued'");
     stop(&setup, one);
-    setup_end(&setup);
     return back;
 }
 
@@ -143,7 +142,7 @@ Test(daemon_bull, requeues_jobs_that_bull_removed_4_16) { cr_assert_eq(requeue_a
 
 /* With removeOnFail: true only the message of a failure is left. Returns how many failures were recorded from messages. */
 static long long record_removed(const char *version) {
-    setup_t setup;
+    scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, "");
     child_t *one = worker(&setup);
     produce(&setup, "poison", JOBS, "{\"removeOnFail\":true}");
@@ -154,7 +153,6 @@ static long long record_removed(const char *version) {
     cr_expect(has(done->out, "the log does not have its payload") || has(done->err, "the log does not have its payload"), "%s%s",
               done->out, done->err);
     stop(&setup, one);
-    setup_end(&setup);
     return recorded;
 }
 
@@ -164,7 +162,7 @@ Test(daemon_bull, records_jobs_removed_on_fail_4_16) { cr_assert_eq(record_remov
 /* Bull's workers retry jobs with a backoff; workers and sidecars promote them. Each final failure has one record, also after the
  * leader dies. Returns the number of records. */
 static long long promote_by_both(const char *version) {
-    setup_t setup;
+    scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, "");
     daemon_t *other = setup_add_sidecar(&setup, "");
     child_t *one = worker(&setup), *two = worker(&setup);
@@ -180,7 +178,6 @@ static long long promote_by_both(const char *version) {
     expect_same_bytes(&setup, "flaky", 2);
     stop(&setup, one);
     stop(&setup, two);
-    setup_end(&setup);
     return recorded;
 }
 
@@ -189,7 +186,7 @@ Test(daemon_bull, records_each_failure_once_when_both_promote_4_16) { cr_assert_
 
 /* While a sidecar leads, workers skip their stalled check. Returns how many stalled jobs the workers found. */
 static int skip_check(const char *version) {
-    setup_t setup;
+    scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, "");
     child_t *dies = worker(&setup), *lives = NULL;
     produce(&setup, "hang", 1, "{}");
@@ -203,7 +200,6 @@ static int skip_check(const char *version) {
     child_free(dies);
     stop(&setup, lives);
     int found = native_count(&setup.native, "stalled", NULL);
-    setup_end(&setup);
     return found;
 }
 
@@ -218,7 +214,7 @@ enum { HANGING = 4 };
 
 /* After the only sidecar was killed or terminated, workers do the stalled check again. Returns how many stalled jobs it found. */
 static int resume_check(const char *version, bool killed) {
-    setup_t setup;
+    scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, "");
     child_t *dies = worker(&setup), *lives = worker(&setup);
     await_native(&setup, redis_int(setup.cluster.r, "EXISTS " BULL "stalled-check") == 1);
@@ -236,7 +232,6 @@ static int resume_check(const char *version, bool killed) {
     await_native(&setup, native_count(&setup.native, "finished", NULL) == HANGING);
     stop(&setup, lives);
     int found = native_count(&setup.native, "stalled", NULL);
-    setup_end(&setup);
     return found;
 }
 
@@ -249,8 +244,8 @@ Test(daemon_bull, workers_resume_the_check_after_sigterm_4_16) { cr_assert_eq(re
 /* A sidecar with the rights of docs/acl.md promotes jobs, retries and ends jobs of dead workers, and records failures; an
  * operator requeues them. Returns how many commands Redis refused. */
 static size_t least_privilege(const char *version) {
-    setup_t setup = {.cluster = cluster_begin(&(server_options_t){.tcp = true}),
-                     .env = {version, "QS_STALLED_MS=600000", "QS_LOCK_MS=1000"}};
+    scoped(setup_end) setup_t setup = {.cluster = cluster_begin(&(server_options_t){.tcp = true}),
+                                       .env = {version, "QS_STALLED_MS=600000", "QS_LOCK_MS=1000"}};
     redis_t *r = setup.cluster.r;
     char queue[256];
     scoped(rights_free) rights_t rights = rights_read("bull");
@@ -280,7 +275,6 @@ static size_t least_privilege(const char *version) {
     stop(&setup, lives);
     size_t refused = rights_refused(r);
     cr_expect_eq(daemon_log_count(setup.sidecar, "\"level\":\"error\""), 0);
-    setup_end(&setup);
     return refused;
 }
 

@@ -97,7 +97,7 @@ static void promote_by_bull(redis_t *r, const char *script, long long now) {
 
 static void expect_same_as_bull(const char *version) {
     char *script = bull_own_script(version, "updateDelaySet");
-    fixture_t f = fixture_start_locked();
+    scoped(fixture_stop) fixture_t f = fixture_start_locked();
     uint64_t seed = cluster_seed("bull_promote");
     for (int round = 0; round < 150; round++) {
         uint64_t of = cluster_random(&seed, UINT64_MAX);
@@ -116,7 +116,6 @@ static void expect_same_as_bull(const char *version) {
         ours = bull_dump(f.r);
         cr_assert_str_eq(ours, theirs, "round %d, small batches", round);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_bull_promote, equals_the_newest_bull) { expect_same_as_bull("4.16.5"); }
@@ -282,7 +281,7 @@ static void expect_message(redis_t *subscriber, const char *channel, const char 
 }
 
 Test(redis_bull_promote, bulls_subscribers_get_messages) {
-    redis_t *subscriber = redis_open(f.server), *other = redis_open(f.server);
+    scoped(redis_drop) redis_t *subscriber = redis_open(f.server), *other = redis_open(f.server);
     subscribe(subscriber, "PSUBSCRIBE", BULL "waiting*");
     subscribe(other, "SUBSCRIBE", BULL "delayed");
     due(f.r, "1", "0"), due(f.r, "2", "3");
@@ -291,8 +290,6 @@ Test(redis_bull_promote, bulls_subscribers_get_messages) {
     expect_message(subscriber, BULL "waiting@sidecar", "1");
     expect_message(subscriber, BULL "waiting@sidecar", "2");
     expect_message(other, BULL "delayed", "2197265625001"); /* in ms, rounded up */
-    redis_close(subscriber);
-    redis_close(other);
 }
 
 /* Without any one of the script's rights no job is lost or doubled. */

@@ -20,10 +20,9 @@ static int disabled_queues(fixture_t *f) {
 }
 
 Test(redis_bull_rights, all_rights_pass_and_leave_no_key) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
     cr_assert_eq(disabled_queues(&f), 0);
     cr_assert_eq(redis_int(f.r, "DBSIZE"), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_rights, finds_each_missing_right) {
@@ -60,7 +59,7 @@ Test(redis_bull_rights, finds_each_missing_right) {
                                          "zscore",
                                          "zrevrangebyscore",
                                          "zremrangebyscore"};
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         redis_ok(f.r, "FLUSHALL");
         redis_ok(f.r, "ACL SETUSER default +@all -%s", rights[i]);
@@ -68,15 +67,13 @@ Test(redis_bull_rights, finds_each_missing_right) {
         redis_ok(f.r, "ACL SETUSER default +@all");
         cr_assert_eq(disabled, 1, "without %s", rights[i]);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_bull_rights, a_broken_reply_does_not_mean_bullmq) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true});
     buffer_t text = {0};
     const call_t call = fixture_call(&f, NULL);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "HMGET", .error = "+what"});
     cr_assert_eq(dialect_bull.adopt(&call, &text), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(text.len, 0, "%s", buffer_text(&text));
-    fixture_stop(&f);
 }

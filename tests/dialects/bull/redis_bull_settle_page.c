@@ -166,7 +166,7 @@ static const char *spoil_record(page_t *p, size_t bad) { /* larger than the whol
 /* Returns the number of pages that were settled. */
 static int each_place(spoil_fn *spoil, const char *const *flags) {
     static const size_t counts[] = {1, 2, 64, MOST_JOBS};
-    fixture_t f = fixture_start(NULL);
+    scoped(fixture_stop) fixture_t f = fixture_start(NULL);
     page_t *p = kept(calloc(1, sizeof *p));
     int pages = 0;
     p->r = f.r;
@@ -188,7 +188,6 @@ static int each_place(spoil_fn *spoil, const char *const *flags) {
                 pages++;
             }
     freeReplyObject(p->reply);
-    fixture_stop(&f);
     return pages;
 }
 

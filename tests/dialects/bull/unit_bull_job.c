@@ -16,7 +16,8 @@ static bull_job_t job_new(void) {
 
 /* Makes the payload and expects that it rebuilds the job. Returns the payload; the caller frees it. */
 static buffer_t expect_both_ways(const bull_job_t *job) {
-    buffer_t payload = {0}, room = {0};
+    buffer_t payload = {0};
+    scoped(buffer_free) buffer_t room = {0};
     bull_job_t again;
     bull_payload(job, &payload);
     cr_assert(json_pick((slice_t){payload.data, payload.len}, NULL, 0), "no JSON: %s", payload.data);
@@ -24,7 +25,6 @@ static buffer_t expect_both_ways(const bull_job_t *job) {
     cr_assert(slice_equal(again.id, job->id), "%s", payload.data);
     for (size_t i = 0; i < BULL_KEPT_FIELDS; i++)
         cr_assert(slice_equal(again.fields[i], job->fields[i]), "%s: %s", bull_field_names[i], payload.data);
-    buffer_free(&room);
     return payload;
 }
 

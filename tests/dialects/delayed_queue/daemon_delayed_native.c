@@ -49,7 +49,7 @@ SUITE(daemon_delayed_beside, s = cluster_begin(&(server_options_t){.tcp = true})
 TestSuite(daemon_delayed_native, .init = suite_start, .fini = suite_stop);
 
 Test(daemon_delayed_beside, no_event_is_lost_and_no_failure_is_recorded_twice, .timeout = 120) {
-    native_t native = native_begin("delayed_queue", s.server);
+    scoped(native_end) native_t native = native_begin("delayed_queue", s.server);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
     child_t *workers[WORKERS];
     for (int i = 0; i < WORKERS; i++)
@@ -92,7 +92,6 @@ Test(daemon_delayed_beside, no_event_is_lost_and_no_failure_is_recorded_twice, .
     cr_expect_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
     fprintf(stderr, "beside: %d events were sent %d times and done %d times; %lld of %d failures are recorded\n", EVENTS, taken,
             done, records, POISONS);
-    native_end(&native);
 }
 
 /* Returns the time at which the next event is due, in ms. */
@@ -104,7 +103,7 @@ static long long next_due(void) {
 /* No worker takes an event for some delays, as in a deploy or after a crash. Then each event is handled once. */
 Test(daemon_delayed_native, events_wait_once_while_no_application_runs, .timeout = 120) {
     enum { DELAYS = 4, DELAY_MS = 1000 };
-    native_t native = native_begin("delayed_queue", s.server);
+    scoped(native_end) native_t native = native_begin("delayed_queue", s.server);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
     char *in = NULL;
     size_t size;
@@ -132,5 +131,4 @@ Test(daemon_delayed_native, events_wait_once_while_no_application_runs, .timeout
     cr_assert_eq(audit_log_rows(daemon_audit_path(d)), 0);
     cr_assert_eq(daemon_log_count(d, "the scheduler of delayedQueue runs too"), 0);
     free(in);
-    native_end(&native);
 }

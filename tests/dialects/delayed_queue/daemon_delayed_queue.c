@@ -10,7 +10,7 @@
 /* The sidecar keeps and logs the event, ends the event after protected_timeout, and requeues it once the leader has read a config
  * with the class. */
 Test(daemon_delayed, ends_and_requeues_events_of_an_unknown_class) {
-    cluster_t s = cluster_begin(NULL);
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\"", "protected_timeout = \"5s\";")});
     redis_ok(s.r, "HSET de_events " OTHER "###1 %s", ENVELOPE);
     redis_ok(s.r, "ZADD de_delayed_events 1 " OTHER "###1");
@@ -47,5 +47,4 @@ Test(daemon_delayed, ends_and_requeues_events_of_an_unknown_class) {
               again->err);
     cr_assert(!has(again->out, "use --again") && !has(again->err, "use --again"), "--again was given: %s", again->err);
     cr_assert_eq(redis_int(s.r, "ZCARD de_delayed_events"), 1);
-    cluster_end(&s);
 }

@@ -144,7 +144,7 @@ Test(redis_delayed_clock, an_ordinary_look_reads_no_event) {
 
 /* An old leader must not write: another one may have sent these events meanwhile. */
 Test(redis_delayed_clock, a_fenced_leader_changes_nothing) {
-    fixture_t f = fixture_start_locked();
+    scoped(fixture_stop) fixture_t f = fixture_start_locked();
     redis_ok(f.r, "ZADD " DELAYED_KEYS " 4102444800000 " PAYMENT "###1");
     redis_ok(f.r, "HSET de_events " PAYMENT "###1 %s", ENVELOPE(7));
     redis_ok(f.r, "ZADD sidecar:email:aside 4102444800000 " PAYMENT "###1");
@@ -162,5 +162,4 @@ Test(redis_delayed_clock, a_fenced_leader_changes_nothing) {
         cr_assert_eq(strcmp(de_score(f.r, DELAYED_KEYS, PAYMENT "###1"), "4102444800000") != 0, own);
         cr_assert_eq(strcmp(de_score(f.r, "sidecar:email:aside", PAYMENT "###1"), "4102444800000") != 0, own);
     }
-    fixture_stop(&f);
 }

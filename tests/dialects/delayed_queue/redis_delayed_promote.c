@@ -157,7 +157,7 @@ Test(redis_delayed_promote, detects_the_shape_of_an_envelope) {
 /* A payload of 1 MiB with every byte value stays unchanged. */
 Test(redis_delayed_promote, payload_bytes_stay_unchanged) {
     enum { SIZE = 1 << 20 };
-    buffer_t envelope = {0}, next = {0};
+    scoped(buffer_free) buffer_t envelope = {0}, next = {0};
     buffer_str(&envelope, "{\"payload\":{\"id\":\"");
     for (int i = 0; i < SIZE; i++) buffer_add(&envelope, &(char){(char)(i * 7 % 256)}, 1);
     buffer_add(&next, envelope.data, envelope.len);
@@ -167,8 +167,6 @@ Test(redis_delayed_promote, payload_bytes_stay_unchanged) {
     cr_assert_eq(de_moved(f.r, de_new()), 1);
     de_expect_popped(f.r, "de_paymentcheck", (slice_t){envelope.data, envelope.len});
     de_expect_stored(f.r, PAYMENT "###1", (slice_t){next.data, next.len});
-    buffer_free(&envelope);
-    buffer_free(&next);
 }
 
 Test(redis_delayed_promote, the_class_selects_the_list) {

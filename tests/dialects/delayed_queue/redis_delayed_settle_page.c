@@ -146,7 +146,7 @@ static settled_t spoil_record(page_t *p, size_t bad) { /* larger than the whole 
 /* `verdicts`: bits of the verdicts to try. Returns the number of pages that were settled. */
 static int each_place(spoil_fn *spoil, unsigned verdicts) {
     static const size_t counts[] = {1, 2, 17, MOST_JOBS};
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
     page_t *p = kept(mem_alloc(sizeof *p));
     int pages = 0;
     p->f = &f;
@@ -163,7 +163,6 @@ static int each_place(spoil_fn *spoil, unsigned verdicts) {
                 cr_assert(is_quarantined(p, p->bad), "verdict %d, member %zu of %zu", v, p->bad, p->count);
                 pages++;
             }
-    fixture_stop(&f);
     return pages;
 }
 

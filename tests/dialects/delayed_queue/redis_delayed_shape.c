@@ -127,7 +127,7 @@ static void check(redis_t *r, const char *member, slice_t envelope, int *good, i
 }
 
 Test(redis_delayed_shape, the_script_agrees_with_the_json_reader, .timeout = 300) {
-    fixture_t f = fixture_start_locked();
+    scoped(fixture_stop) fixture_t f = fixture_start_locked();
     uint64_t random = cluster_seed("redis_delayed_shape");
     static buffer_t all[AT_ONCE];
     int good = 0, sent = 0;
@@ -154,5 +154,4 @@ Test(redis_delayed_shape, the_script_agrees_with_the_json_reader, .timeout = 300
     }
     cr_assert(sent > ENVELOPES / 4 && good > sent / 2 && sent < ENVELOPES, "%d sent, %d good: too few cases", sent, good);
     for (int i = 0; i < AT_ONCE; i++) buffer_free(&all[i]);
-    fixture_stop(&f);
 }

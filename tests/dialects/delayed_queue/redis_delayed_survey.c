@@ -41,16 +41,15 @@ Test(redis_delayed_survey, names_classes_that_are_not_configured) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int quarantined = 0; quarantined < 2; quarantined++) {
             char *config = kept_printf(DE_QUEUE("%s"), rows[i].types);
-            fixture_t f = fixture_start(&(fixture_options_t){.config = config});
+            scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = config});
             redis_ok(f.r, "ZADD " DELAYED_KEYS " 9000000000000 " PAYMENT "###known");
             redis_ok(f.r, "ZADD %s 9000000000000 %s", quarantined ? "sidecar:email:aside" : DELAYED_KEYS, rows[i].member);
             expect_said(&f, rows[i].said);
-            fixture_stop(&f);
         }
 }
 
 Test(redis_delayed_survey, names_each_class_once_and_not_too_many) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
     for (int i = 0; i < 40; i++) redis_ok(f.r, "ZADD " DELAYED_KEYS " 1 a.C%d###%d", i % 20, i);
     redis_ok(f.r, "ZADD sidecar:email:aside 1 a.C3###3");
     char *said = results(&f);
@@ -58,15 +57,13 @@ Test(redis_delayed_survey, names_each_class_once_and_not_too_many) {
     for (const char *at = said; (at = strchr(at, '\n')); at++) lines++;
     for (const char *at = said; (at = strstr(at, "\"a.C3\"")); at++) third++;
     cr_assert(lines == 8 && third == 1, "%s", said);
-    fixture_stop(&f);
 }
 
 /* Other programs write the members, so their size is unknown. */
 Test(redis_delayed_survey, a_member_larger_than_other_replies_is_read) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
     redis_ok(f.r, "EVAL %s 1 " DELAYED_KEYS, "redis.call('ZADD', KEYS[1], 1, 'a.Big###' .. string.rep('x', 2^24))");
     expect_said(&f, "events of the class \"a.Big\" wait");
-    fixture_stop(&f);
 }
 
 /* The library sets its lock at each run, and deletes it a moment later. */

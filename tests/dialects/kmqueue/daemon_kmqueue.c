@@ -121,7 +121,7 @@ static bool all_gone(void) {
 Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
     enum { OK = 60, DIE = 3, FLAKY = 5, POISON = 3 };
     const sidecar_t spec = {.queues = GROUP("protected_timeout = \"1s\"; retry_times = 2;"), .scan = "100ms"};
-    native_t native = native_begin("kmqueue", s.server);
+    scoped(native_end) native_t native = native_begin("kmqueue", s.server);
     /* One thread: if a second thread popped a task before the process dies, and had not pushed it to backup, the task is lost. */
     const char *const env[] = {"QS_BEAT_MS=200", "QS_THREADS=1", NULL};
     child_t *worker = native_start(&native, WORK, env, NULL);
@@ -151,13 +151,12 @@ Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
                   "return n"),
         POISON);
     end_worker(worker, false);
-    native_end(&native);
 }
 
 /* A worker that is slower than the protected timeout keeps its task while it sends heartbeats. A killed worker loses the task,
  * and the sidecar pushes the bytes that KMQueue's own monitor would push. */
 Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
-    native_t native = native_begin("kmqueue", s.server);
+    scoped(native_end) native_t native = native_begin("kmqueue", s.server);
     const char *const env[] = {"QS_BEAT_MS=200", NULL};
     /* Two scans are 1 s apart, so a worker that stopped together with the whole machine sends a heartbeat before the second. */
     cluster_sidecar_up(&s, (sidecar_t){.queues = GROUP("protected_timeout = \"600ms\";"), .ttl = "20s", .scan = "1s"});
@@ -181,14 +180,13 @@ Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
     await(&s, native_count(&native, "finished", "hang-0") == 1);
     await(&s, all_gone());
     end_worker(worker, false);
-    native_end(&native);
 }
 
 /* The manager of the workers has the names of `queues` in another order, so they use another backup list. */
 Test(daemon_kmqueue, status_names_the_backup_list_of_a_real_manager_with_another_order) {
     static const char *const work[] = {"work", "worker2_queue:safe", "worker1_queue", NULL};
     const sidecar_t spec = {.queues = GROUP(""), .ttl = "20s"};
-    native_t native = native_begin("kmqueue", s.server);
+    scoped(native_end) native_t native = native_begin("kmqueue", s.server);
     char *config = cluster_config_file(&s, spec);
     cluster_sidecar_up(&s, spec);
     child_t *worker = native_start(&native, work, NULL, NULL);
@@ -200,13 +198,12 @@ Test(daemon_kmqueue, status_names_the_backup_list_of_a_real_manager_with_another
     cr_assert(strstr(status->out, "the workers of its list \\\"" SAFE "\\\" use the backup list \\\"" TURNED "\\\""), "%s",
               status->out);
     end_worker(worker, true);
-    native_end(&native);
 }
 
 /* KMQueue's own monitor beside the sidecar: some tasks run twice, as docs/dialects/kmqueue.md says, and no task is lost. */
 Test(daemon_kmqueue, both_monitors_lose_no_task) {
     enum { OK = 200, FLAKY = 30 };
-    native_t native = native_begin("kmqueue", s.server);
+    scoped(native_end) native_t native = native_begin("kmqueue", s.server);
     daemon_t *d = cluster_sidecar_up(
         &s, (sidecar_t){.queues = GROUP("protected_timeout = \"500ms\"; heartbeat = \"off\";"), .scan = "50ms"});
     child_t *workers[2];
@@ -230,5 +227,4 @@ Test(daemon_kmqueue, both_monitors_lose_no_task) {
     cr_assert_eq(audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE kind = 'failed'"), 0);
     end_worker(monitor, false);
     for (int i = 0; i < 2; i++) end_worker(workers[i], false);
-    native_end(&native);
 }

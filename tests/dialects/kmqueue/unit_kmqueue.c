@@ -184,16 +184,15 @@ Test(unit_kmqueue, read_table) {
 /* A task with long data is read. A task with too deep data is not. */
 Test(unit_kmqueue, read_bounds) {
     for (int depth = 62; depth <= 64; depth++) {
-        buffer_t text = {0};
+        scoped(buffer_free) buffer_t text = {0};
         buffer_str(&text, "{\"id\":\"i\",\"queue\":\"q\",\"data\":");
         for (int i = 0; i < depth; i++) buffer_str(&text, "[");
         for (int i = 0; i < depth; i++) buffer_str(&text, "]");
         buffer_str(&text, "," GOOD ",\"unique\":false}");
         kmqueue_task_t task;
         cr_expect_eq(kmqueue_task_read(bytes_of(&text), &task), depth < 64, "%d", depth);
-        buffer_free(&text);
     }
-    buffer_t text = {0}, again = {0};
+    scoped(buffer_free) buffer_t text = {0}, again = {0};
     buffer_str(&text, "{\"data\":\"");
     while (text.len < 5 * 1024 * 1024) buffer_str(&text, "\\u00e9 \xc3\xa9 \\\"type\\\":\\\"marker\\\" ");
     buffer_str(&text, "\",\"id\":\"i\",\"queue\":\"q\"," GOOD ",\"unique\":false}");
@@ -203,8 +202,6 @@ Test(unit_kmqueue, read_bounds) {
     cr_expect_eq(again.len, text.len - 1, "\"normal\" has become \"retry\"");
     cr_assert(kmqueue_task_read(bytes_of(&again), &task));
     cr_expect_eq(task.retry, 4);
-    buffer_free(&text);
-    buffer_free(&again);
 }
 
 static const struct {

@@ -39,7 +39,7 @@ SUITE_WITHIN(120, daemon_private, s = cluster_begin(&(server_options_t){.tcp = t
 
 Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
     enum { OK = 200, DIE = 4, FLAKY = 5, POISON = 3 };
-    native_t native = native_begin("private_queues", s.server);
+    scoped(native_end) native_t native = native_begin("private_queues", s.server);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"3s\";"), .scan = "50ms"});
     char *lines = NULL, name[16];
     add(&lines, "ok", 0, OK);
@@ -69,12 +69,11 @@ Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
     await(&s, redis_int(s.r, "EXISTS fight-requests queue-w0 queue-w1 queue-w2 queue-w3 queue-w4") == 0, 10000);
     cr_expect_eq(redis_int(s.r, "XLEN sidecar:fights:failures"), POISON + DIE, "each job of a dead worker must be retried once");
     free(lines);
-    native_end(&native);
 }
 
 /* With heartbeats a slow worker keeps its job past the protected timeout. */
 Test(daemon_private, a_heartbeat_protects_a_slow_worker) {
-    native_t native = native_begin("private_queues", s.server);
+    scoped(native_end) native_t native = native_begin("private_queues", s.server);
     cluster_sidecar_up(&s,
                        (sidecar_t){.queues = FIGHTS("heartbeat = \"*_alive\"; protected_timeout = \"200ms\";"), .scan = "500ms"});
     produce(&native, "0 wait 1 slow\n");
@@ -85,7 +84,6 @@ Test(daemon_private, a_heartbeat_protects_a_slow_worker) {
     child_kill(slow);
     child_free(slow);
     await(&s, redis_int(s.r, "LLEN fight-requests") == 1, 30000);
-    native_end(&native);
 }
 
 static const char *const POINTS[] = {"stamp_before", "stamp_answered", "settle_before", "settle_sent", "settle_answered"};

@@ -112,7 +112,7 @@ static void note_disabled(void *self, preflight_level_t finding, const char *que
 Test(redis_private_acl, disables_only_the_queue_that_needs_a_missing_right) {
     static const char *const rights[][2] = {{"sscan", "b"},   {"sismember", "d"}, {"zscore", "e"},
                                             {"scan", "acde"}, {"lpos", "abcde"},  {"linsert", ""}};
-    fixture_t f = fixture_start(&(fixture_options_t){.config = EACH_KIND});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = EACH_KIND});
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         scoped(buffer_free) buffer_t said = {0};
         redis_ok(f.r, "ACL SETUSER default +@all -%s", rights[i][0]);
@@ -120,5 +120,4 @@ Test(redis_private_acl, disables_only_the_queue_that_needs_a_missing_right) {
                      f.error.text);
         cr_expect_str_eq(buffer_text(&said), rights[i][1], "without %s: %s", rights[i][0], buffer_text(&said));
     }
-    fixture_stop(&f);
 }

@@ -264,7 +264,7 @@ Test(redis_private, keeps_oversized_jobs_and_retries_binary_jobs) {
 
 /* The reply has more jobs than the request had lists. */
 Test(redis_private, a_broken_reply_overflows_no_page) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = FIGHTS(""), .proxy = true});
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.config = FIGHTS(""), .proxy = true});
     const scan_ops_t *ops = dialect_ops(f.config->queues[0].dialect)->scan;
     const call_t call = fixture_call(&f, NULL);
     void *lists = ops->open(&f.keys->queues[0]);
@@ -285,7 +285,6 @@ Test(redis_private, a_broken_reply_overflows_no_page) {
     cr_assert_eq(page.vacant, 0);
     backup_page_clear(&page);
     ops->close(lists);
-    fixture_stop(&f);
 }
 
 #define DEDUP(settings) FIGHTS("dedup = \"fights-done\"; id_path = \"/id\"; " settings)

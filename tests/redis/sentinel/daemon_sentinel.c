@@ -153,9 +153,8 @@ static bool auditors_wait(flow_t *f) {
  * promotes it: its link seems to be down for too long. */
 static void step_clock(server_t *server, int64_t step_ms) {
     server_step_clock(server, step_ms);
-    redis_t *r = redis_open(server);
+    scoped(redis_drop) redis_t *r = redis_open(server);
     redis_ok(r, "PING");
-    redis_close(r);
 }
 
 /* From the present primary to another one whose clock is ahead by so much, or behind. */

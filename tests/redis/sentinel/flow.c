@@ -234,9 +234,8 @@ void flow_end(flow_t *f) {
 
 /* Adds jobs to a server that is no primary any more. */
 static void traps_add(flow_t *f, int server) {
-    redis_t *r = redis_open(f->s->servers[server]);
+    scoped(redis_drop) redis_t *r = redis_open(f->s->servers[server]);
     for (int i = 0; i < TRAPS; i++) redis_ok(r, "ZADD q:delayed %d trap%d", i + 1, i);
-    redis_close(r);
 }
 
 /* On a loaded machine the sentinels may fail over once more. Then they demote the other servers, whose own jobs are gone. */

@@ -36,8 +36,10 @@ static void end(world_t *w) {
 /* The answer that the sidecar gets from the sentinel with the current rights. */
 typedef enum { PRIMARY = 1, PEERS = 2, ID = 4, EVENTS = 8, NAME = 16, PONG = 32, ALL = 63 } got_t;
 
-static unsigned ask(const world_t *w) {
-    sentinel_group_t *group = sentinel_group_new(&w->config->redis);
+static world_t w;
+
+static unsigned ask(void) {
+    sentinel_group_t *group = sentinel_group_new(&w.config->redis);
     redis_error_t error;
     size_t count;
     unsigned got = sentinel_group_ask(group, NULL, &error) ? PRIMARY : 0;
@@ -49,47 +51,43 @@ static unsigned ask(const world_t *w) {
 }
 
 /* Whether the subscribed connection may send PING. */
-static bool may_ping(const world_t *w, sentinel_events_t *events) {
+static bool may_ping(sentinel_events_t *events) {
     const address_t nobody = {.port = 0};
     struct pollfd ready = {.fd = sentinel_events_fd(events), .events = POLLIN};
-    size_t refused = rights_refused(w->sentinel);
+    size_t refused = rights_refused(w.sentinel);
     fixture_step_boottime(IDLE_MS);
     cr_assert_not(sentinel_events_read(events, &nobody));
     cr_assert_eq(poll(&ready, 1, wait_scaled_ms(SOON_MS)), 1, "no reply to PING");
     cr_assert_not(sentinel_events_read(events, &nobody), "the subscription is lost");
-    return rights_refused(w->sentinel) == refused;
+    return rights_refused(w.sentinel) == refused;
 }
 
-static unsigned subscribe(const world_t *w) {
+static unsigned subscribe(void) {
     address_t sentinel;
-    cr_assert(address_parse(slice_text(w->config->redis.sentinels.items[0]), &sentinel));
-    sentinel_events_t *events = sentinel_events_new(&w->config->redis, NULL);
+    cr_assert(address_parse(slice_text(w.config->redis.sentinels.items[0]), &sentinel));
+    sentinel_events_t *events = sentinel_events_new(&w.config->redis, NULL);
     unsigned got = sentinel_events_follow(events, &sentinel) ? EVENTS : 0;
-    char *clients = redis_str(w->sentinel, "CLIENT LIST");
+    char *clients = redis_str(w.sentinel, "CLIENT LIST");
     if (strstr(clients, " name=queue-sidecar-watcher ")) got |= NAME;
-    if ((got & EVENTS) && may_ping(w, events)) got |= PONG;
+    if ((got & EVENTS) && may_ping(events)) got |= PONG;
     sentinel_events_free(events);
     return got;
 }
 
+SUITE(redis_sentinel_acl, w = begin(), end(&w));
+
 Test(redis_sentinel_acl, the_published_line_is_enough, .timeout = 60) {
-    world_t w = begin();
-    rights_t line = rights_read_behind("\n## Sentinel\n");
+    scoped(rights_free) rights_t line = rights_read_behind("\n## Sentinel\n");
     rights_grant(w.sentinel, &line, NULL);
-    cr_assert_eq(ask(&w) | subscribe(&w), ALL);
+    cr_assert_eq(ask() | subscribe(), ALL);
     cr_assert_eq(rights_refused(w.sentinel), 0);
-    rights_free(&line);
-    end(&w);
 }
 
 Test(redis_sentinel_acl, without_any_right_something_is_missing, .timeout = 60) {
-    world_t w = begin();
-    rights_t line = rights_read_behind("\n## Sentinel\n");
+    scoped(rights_free) rights_t line = rights_read_behind("\n## Sentinel\n");
     for (size_t i = 0; i < line.count; i++) {
         if (strcmp(line.words[i], "-@all") == 0 || strcmp(line.words[i], "+auth") == 0) continue; /* AUTH is refused to nobody */
         rights_grant(w.sentinel, &line, line.words[i]);
-        cr_assert_neq(ask(&w) | subscribe(&w), ALL, "nothing is missing without %s", line.words[i]);
+        cr_assert_neq(ask() | subscribe(), ALL, "nothing is missing without %s", line.words[i]);
     }
-    rights_free(&line);
-    end(&w);
 }

@@ -26,164 +26,159 @@ typedef struct {
     driver_t driver;
 } world_t;
 
-static void write_password(const world_t *w, const char *password) {
+static world_t w;
+
+static void write_password(const char *password) {
     char *next = temp_file("next", password);
-    cr_assert_eq(rename(next, w->password_file), 0);
+    cr_assert_eq(rename(next, w.password_file), 0);
 }
 
-static config_t *world_config(world_t *w) {
+static config_t *world_config(void) {
     char *more = NULL;
-    if (w->password_file && asprintf(&more, "sentinel_password_file = \"%s\";", w->password_file) < 0) abort();
-    if (w->tls && asprintf(&more, "tls = true; tls_ca_file = \"%s/ca.crt\";", w->tls) < 0) abort();
+    if (w.password_file && asprintf(&more, "sentinel_password_file = \"%s\";", w.password_file) < 0) abort();
+    if (w.tls && asprintf(&more, "tls = true; tls_ca_file = \"%s/ca.crt\";", w.tls) < 0) abort();
     for (int i = 0; i < SENTINELS; i++) {
-        w->proxies[i] = proxy_start(w->s->sentinels[i].socket);
-        w->relays[i] = relay_start(&(relay_options_t){.socket = proxy_socket(w->proxies[i]), .tls = w->tls});
+        w.proxies[i] = proxy_start(w.s->sentinels[i].socket);
+        w.relays[i] = relay_start(&(relay_options_t){.socket = proxy_socket(w.proxies[i]), .tls = w.tls});
     }
     config_t *config =
         fixture_config("redis = { sentinels = [\"127.0.0.1:%d\", \"127.0.0.1:%d\", \"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER
                        "\"; %s }; queues = ( { name = \"q\"; } );",
-                       relay_port(w->relays[0]), relay_port(w->relays[1]), relay_port(w->relays[2]), more ? more : "");
+                       relay_port(w.relays[0]), relay_port(w.relays[1]), relay_port(w.relays[2]), more ? more : "");
     free(more);
     return config;
 }
 
-static long requests(world_t *w, const char *match) {
+static long requests(const char *match) {
     long count = 0;
-    for (int i = 0; i < SENTINELS; i++) count += proxy_requests(w->proxies[i], match);
+    for (int i = 0; i < SENTINELS; i++) count += proxy_requests(w.proxies[i], match);
     return count;
 }
 
 /* `password` NULL: the sentinels demand none. */
-static void begin(world_t *w, const char *password, bool tls) {
-    *w = (world_t){.s = sentinels_begin(&(sentinels_options_t){.password = password}), .metrics = metrics_new(1)};
-    if (password) w->password_file = temp_file("password", password);
-    if (tls) w->tls = certificate_dir();
-    w->config = world_config(w);
-    w->topology = topology_new(&w->config->redis);
-    topology_set_metrics(w->topology, w->metrics);
-    locator_attach(w->topology);
-    driver_open(&w->driver);
-    w->watcher = watcher_new(w->topology, w->metrics, &w->driver.role);
-    driver_add(&w->driver, watcher_tick, w->watcher);
+static void begin(const char *password, bool tls) {
+    w = (world_t){.s = sentinels_begin(&(sentinels_options_t){.password = password}), .metrics = metrics_new(1)};
+    if (password) w.password_file = temp_file("password", password);
+    if (tls) w.tls = certificate_dir();
+    w.config = world_config();
+    w.topology = topology_new(&w.config->redis);
+    topology_set_metrics(w.topology, w.metrics);
+    locator_attach(w.topology);
+    driver_open(&w.driver);
+    w.watcher = watcher_new(w.topology, w.metrics, &w.driver.role);
+    driver_add(&w.driver, watcher_tick, w.watcher);
     fixture_capture_log();
-    cr_assert(driver_until(&w->driver, requests(w, "SUBSCRIBE") == SENTINELS, SOON_MS));
-    cr_assert(driver_until(&w->driver, metric_get(&w->metrics->sentinels_answering) == SENTINELS, SOON_MS));
+    cr_assert(driver_until(&w.driver, requests("SUBSCRIBE") == SENTINELS, SOON_MS));
+    cr_assert(driver_until(&w.driver, metric_get(&w.metrics->sentinels_answering) == SENTINELS, SOON_MS));
 }
 
-static void end(world_t *w) {
-    watcher_free(w->watcher);
-    driver_close(&w->driver);
-    topology_free(w->topology);
-    metrics_free(w->metrics);
-    config_free(w->config);
-    for (int i = 0; i < SENTINELS; i++) relay_stop(w->relays[i]), proxy_stop(w->proxies[i]);
-    sentinels_end(w->s);
-    free(w->password_file);
-    free(w->tls);
+static void end(world_t *of) {
+    watcher_free(of->watcher);
+    driver_close(&of->driver);
+    topology_free(of->topology);
+    metrics_free(of->metrics);
+    config_free(of->config);
+    for (int i = 0; i < SENTINELS; i++) relay_stop(of->relays[i]), proxy_stop(of->proxies[i]);
+    sentinels_end(of->s);
+    free(of->password_file);
+    free(of->tls);
 }
 
-static int port_of_primary(world_t *w) {
+static int port_of_primary(void) {
     endpoint_t endpoint;
-    shard_address(topology_shard(w->topology, 0), &endpoint);
+    shard_address(topology_shard(w.topology, 0), &endpoint);
     return endpoint.port;
 }
 
 /* Lets time pass in steps after which the watcher asks. */
-static void pass_ms(world_t *w, int64_t ms) {
+static void pass_ms(int64_t ms) {
     fixture_step_boottime(ms);
-    driver_run(&w->driver, 100);
+    driver_run(&w.driver, 100);
 }
 
+SUITE(redis_sentinel_events, , end(&w));
+
 Test(redis_sentinel_events, idle_subscriptions_send_ping_each_minute, .timeout = 60) {
-    world_t w;
-    begin(&w, NULL, false);
+    begin(NULL, false);
     proxy_rule(w.proxies[1], (proxy_rule_t){.action = PROXY_REFUSE, .match = "PING", .times = -1, .error = "-NOPERM no"});
     for (int minute = 1; minute <= 2; minute++) {
-        pass_ms(&w, MINUTE_MS - 15000);
-        cr_assert_eq(requests(&w, "PING"), (minute - 1) * SENTINELS, "after %ld", requests(&w, "PING"));
+        pass_ms(MINUTE_MS - 15000);
+        cr_assert_eq(requests("PING"), (minute - 1) * SENTINELS, "after %ld", requests("PING"));
         fixture_step_boottime(15000);
-        cr_assert(driver_until(&w.driver, requests(&w, "PING") == minute * SENTINELS, SOON_MS));
+        cr_assert(driver_until(&w.driver, requests("PING") == minute * SENTINELS, SOON_MS));
         driver_run(&w.driver, 200); /* the replies */
     }
-    pass_ms(&w, PONG_MS);
-    cr_assert_eq(requests(&w, "SUBSCRIBE"), SENTINELS, "a subscription with a sign of life was replaced");
-    end(&w);
+    pass_ms(PONG_MS);
+    cr_assert_eq(requests("SUBSCRIBE"), SENTINELS, "a subscription with a sign of life was replaced");
 }
 
 /* The sentinels' hosts have vanished and come back, and only they do not know the connections any more. */
 Test(redis_sentinel_events, silent_subscriptions_are_replaced, .timeout = 60) {
-    world_t w;
-    begin(&w, NULL, false);
+    begin(NULL, false);
     for (int i = 0; i < SENTINELS; i++) proxy_stall(w.proxies[i], PROXY_DOWN);
-    pass_ms(&w, MINUTE_MS);
-    cr_assert(driver_until(&w.driver, requests(&w, "PING") == SENTINELS, SOON_MS));
-    pass_ms(&w, PONG_MS);
+    pass_ms(MINUTE_MS);
+    cr_assert(driver_until(&w.driver, requests("PING") == SENTINELS, SOON_MS));
+    pass_ms(PONG_MS);
     for (int i = 0; i < SENTINELS; i++)
         cr_assert(driver_until(&w.driver, proxy_connections(w.proxies[i]) == 0, SOON_MS), "a dead connection is still open");
     for (int i = 0; i < SENTINELS; i++) proxy_pass(w.proxies[i]);
     cr_assert(driver_until(&w.driver, metric_get(&w.metrics->sentinels_answering) == SENTINELS, SOON_MS));
-    cr_assert(driver_until(&w.driver, requests(&w, "SUBSCRIBE") >= 2L * SENTINELS, SOON_MS));
+    cr_assert(driver_until(&w.driver, requests("SUBSCRIBE") >= 2L * SENTINELS, SOON_MS));
 
-    pass_ms(&w, PERIOD_MS);
+    pass_ms(PERIOD_MS);
     fixture_hold_boottime(); /* the period does not pass: only an event tells */
     sentinels_failover(w.s);
-    cr_assert(driver_until(&w.driver, port_of_primary(&w) != sentinels_port(w.s, 0), SWITCH_MS), "no event was heard");
-    end(&w);
+    cr_assert(driver_until(&w.driver, port_of_primary() != sentinels_port(w.s, 0), SWITCH_MS), "no event was heard");
 }
 
-static void accept_password(world_t *w, const char *password) {
+static void accept_password(const char *password) {
     for (int i = 0; i < SENTINELS; i++) {
-        redis_t *r = sentinel_open(w->s, i);
+        scoped(redis_drop) redis_t *r = sentinel_open(w.s, i);
         redis_ok(r, "ACL SETUSER default >%s", password);
-        redis_close(r);
     }
 }
 
-static int connections(world_t *w) {
+static int connections(world_t *of) {
     int count = 0;
-    for (int i = 0; i < SENTINELS; i++) count += proxy_connections_total(w->proxies[i]);
+    for (int i = 0; i < SENTINELS; i++) count += proxy_connections_total(of->proxies[i]);
     return count;
 }
 
 /* AUTH on the open connections, and new subscriptions. A sentinel that refuses keeps its connections. */
 Test(redis_sentinel_events, new_password_is_sent_on_open_connections, .timeout = 60) {
-    world_t w;
-    begin(&w, "p0", false);
+    begin("p0", false);
     int opened = connections(&w);
-    accept_password(&w, "p1");
-    write_password(&w, "p1\n");
-    pass_ms(&w, PERIOD_MS);
-    cr_assert(driver_until(&w.driver, requests(&w, "SUBSCRIBE") == 2L * SENTINELS, SOON_MS), "subscriptions keep the password");
-    cr_assert_eq(requests(&w, "AUTH p1"), 2 * SENTINELS, "one on each open connection, and one of each new subscription");
+    accept_password("p1");
+    write_password("p1\n");
+    pass_ms(PERIOD_MS);
+    cr_assert(driver_until(&w.driver, requests("SUBSCRIBE") == 2L * SENTINELS, SOON_MS), "subscriptions keep the password");
+    cr_assert_eq(requests("AUTH p1"), 2 * SENTINELS, "one on each open connection, and one of each new subscription");
     cr_assert_eq(connections(&w), opened + SENTINELS, "only subscriptions are replaced");
 
-    write_password(&w, "wrong\n");
-    for (int i = 0; i < 3; i++) pass_ms(&w, PERIOD_MS);
-    cr_assert_geq(requests(&w, "AUTH wrong"), 2 * SENTINELS, "it is tried again");
+    write_password("wrong\n");
+    for (int i = 0; i < 3; i++) pass_ms(PERIOD_MS);
+    cr_assert_geq(requests("AUTH wrong"), 2 * SENTINELS, "it is tried again");
     cr_assert_eq(fixture_log_count("a sentinel refuses the new password"), 1);
     cr_assert_eq(metric_get(&w.metrics->sentinels_answering), SENTINELS, "the old password is as good as before");
-    cr_assert_eq(requests(&w, "SUBSCRIBE"), 2 * SENTINELS);
-    accept_password(&w, "wrong");
-    pass_ms(&w, PERIOD_MS);
-    cr_assert(driver_until(&w.driver, requests(&w, "SUBSCRIBE") == 3L * SENTINELS, SOON_MS));
+    cr_assert_eq(requests("SUBSCRIBE"), 2 * SENTINELS);
+    accept_password("wrong");
+    pass_ms(PERIOD_MS);
+    cr_assert(driver_until(&w.driver, requests("SUBSCRIBE") == 3L * SENTINELS, SOON_MS));
     cr_assert_eq(fixture_log_count("no sentinel refuses the new password any more"), 1);
-    long sent = requests(&w, "AUTH");
-    pass_ms(&w, PERIOD_MS);
-    cr_assert_eq(requests(&w, "AUTH"), sent, "AUTH is sent once");
-    end(&w);
+    long sent = requests("AUTH");
+    pass_ms(PERIOD_MS);
+    cr_assert_eq(requests("AUTH"), sent, "AUTH is sent once");
 }
 
 /* The earliest end of all certificates in use is a metric. A sentinel that has a new one shows it within an hour. */
 Test(redis_sentinel_events, certificates_of_sentinels_are_watched, .timeout = 60) {
-    world_t w;
-    begin(&w, NULL, true);
+    begin(NULL, true);
     int64_t left_s = metric_get(&w.metrics->certificate_end_s) - (int64_t)time(NULL);
     cr_assert_leq(llabs(left_s - 30 * (int64_t)DAY_S), 60, "%lld", (long long)left_s);
     int opened = connections(&w);
-    pass_ms(&w, PERIOD_MS);
+    pass_ms(PERIOD_MS);
     cr_assert_eq(connections(&w), opened, "asks use open connections");
     fixture_step_boottime(HOUR_MS);
     cr_assert(driver_until(&w.driver, connections(&w) == opened + SENTINELS, SOON_MS), "the next ask connects anew");
     cr_assert_eq(metric_get(&w.metrics->sentinels_answering), SENTINELS);
-    end(&w);
 }

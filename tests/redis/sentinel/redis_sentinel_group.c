@@ -29,32 +29,36 @@ static asker_t asker_begin(const sentinels_options_t *options, const char *more)
     return a;
 }
 
+static asker_t a;
+
 /* Changed settings hold for new connections. */
-static void asker_renew(asker_t *a) {
-    sentinel_group_free(a->group);
-    a->group = sentinel_group_new(&a->config->redis);
+static void asker_renew(void) {
+    sentinel_group_free(a.group);
+    a.group = sentinel_group_new(&a.config->redis);
 }
 
-static void asker_end(asker_t *a) {
-    sentinel_group_free(a->group);
-    config_free(a->config);
-    sentinels_end(a->s);
+static void asker_end(void) {
+    sentinel_group_free(a.group);
+    config_free(a.config);
+    sentinels_end(a.s);
 }
 
 /* The number of the server that the group names; -1 = none. */
-static int asker_ask(asker_t *a) {
-    const address_t *primary = sentinel_group_ask(a->group, NULL, &a->error);
+static int asker_ask(void) {
+    const address_t *primary = sentinel_group_ask(a.group, NULL, &a.error);
     for (int i = 0; primary && i < SENTINEL_SERVERS; i++)
-        if (sentinels_port(a->s, i) == primary->port) return i;
+        if (sentinels_port(a.s, i) == primary->port) return i;
     return -1;
 }
 
+SUITE(redis_sentinel_group, , asker_end());
+
 Test(redis_sentinel_group, follows_a_failover_and_learns_the_other_sentinels) {
-    asker_t a = asker_begin(NULL, "");
+    a = asker_begin(NULL, "");
     size_t count;
-    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_eq(sentinel_group_answering(a.group), SENTINELS);
-    cr_assert_eq(asker_ask(&a), 0);
+    cr_assert_eq(asker_ask(), 0);
     cr_assert_eq(sentinel_group_answers(a.group, &count)->quorum, 2);
     cr_assert_eq(count, SENTINELS, "a sentinel of the configuration was learned again");
     sentinel_group_free(a.group);
@@ -64,142 +68,135 @@ Test(redis_sentinel_group, follows_a_failover_and_learns_the_other_sentinels) {
     free(a.config->redis.sentinels.items[2]);
     a.config->redis.sentinels.count = 1;
     a.group = sentinel_group_new(&a.config->redis);
-    cr_assert_eq(asker_ask(&a), 0);
-    cr_assert_eq(asker_ask(&a), 0);
+    cr_assert_eq(asker_ask(), 0);
+    cr_assert_eq(asker_ask(), 0);
     cr_assert_eq(sentinel_group_answering(a.group), SENTINELS);
     sentinel_kill(a.s, 0);
-    cr_assert_eq(asker_ask(&a), 0);
+    cr_assert_eq(asker_ask(), 0);
     cr_assert_eq(sentinel_group_answering(a.group), SENTINELS - 1);
 
     server_kill(a.s->servers[0]);
     int now = -1;
-    cr_assert(wait_for((now = asker_ask(&a)) > 0, 20000), "the group does not follow the failover");
+    cr_assert(wait_for((now = asker_ask()) > 0, 20000), "the group does not follow the failover");
     long long epoch = 0;
     cr_assert_eq(now, sentinels_primary(a.s, &epoch));
     cr_assert_eq(sentinel_group_epoch(a.group), epoch);
     cr_assert_gt(epoch, 0);
-    asker_end(&a);
 }
 
 Test(redis_sentinel_group, dead_and_frozen_sentinels_cost_half_a_second_at_most) {
-    asker_t a = asker_begin(NULL, "");
+    a = asker_begin(NULL, "");
     sentinel_kill(a.s, 0);
     sentinel_freeze(a.s, 1);
     int64_t began = wait_now_us();
-    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000);
     cr_assert_eq(sentinel_group_answering(a.group), 1);
     began = wait_now_us();
-    for (int i = 0; i < 4; i++) cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    for (int i = 0; i < 4; i++) cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000, "a silent sentinel delays each ask");
     sentinel_kill(a.s, 2);
-    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert_eq(asker_ask(), -1);
     cr_assert_eq(a.error.outcome, OUTCOME_DISCONNECTED);
     cr_assert(strstr(a.error.text, "none of 3 sentinels answers: "), "%s", a.error.text);
     sentinel_thaw(a.s, 1);
-    cr_assert(wait_for(asker_ask(&a) == 0, SOON_MS), "%s", a.error.text);
-    asker_end(&a);
+    cr_assert(wait_for(asker_ask() == 0, SOON_MS), "%s", a.error.text);
 }
 
 Test(redis_sentinel_group, a_silent_sentinel_that_was_learned_delays_one_ask) {
     char *settings;
-    asker_t a = asker_begin(NULL, "");
+    a = asker_begin(NULL, "");
     config_free(a.config);
     if (asprintf(&settings, "sentinels = [\"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\";", a.s->sentinels[0].port) < 0)
         abort();
     a.config = config_with(settings);
     free(settings);
-    asker_renew(&a);
-    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    asker_renew();
+    cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     sentinel_freeze(a.s, 1);
-    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_eq(sentinel_group_answering(a.group), SENTINELS - 1);
     int64_t began = wait_now_us();
-    for (int i = 0; i < 4; i++) cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    for (int i = 0; i < 4; i++) cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000, "it delays each ask");
-    asker_end(&a);
 }
 
 Test(redis_sentinel_group, tls) {
-    asker_t a = asker_begin(&(sentinels_options_t){.tls = true}, "");
-    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    a = asker_begin(&(sentinels_options_t){.tls = true}, "");
+    cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_eq(sentinel_group_answering(a.group), SENTINELS);
     a.config->redis.sentinel_tls = false;
-    asker_renew(&a);
-    cr_assert_eq(asker_ask(&a), -1);
+    asker_renew();
+    cr_assert_eq(asker_ask(), -1);
     cr_assert(
         strstr(a.error.text, "none of 3 sentinels answers") &&
             strstr(a.error.text, "the sentinel wants TLS on this port: set redis.sentinel_tls to true, or use its plain port"),
         "%s", a.error.text);
-    asker_end(&a);
+    asker_end();
     a = asker_begin(NULL, "tls = true; tls_verify = \"none\";");
-    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert_eq(asker_ask(), -1);
     cr_assert(
         strstr(a.error.text, "the sentinel speaks no TLS on this port: use its TLS port, or set redis.sentinel_tls to false"),
         "%s", a.error.text);
-    asker_end(&a);
 }
 
 /* A sentinel that does not shake hands may speak another protocol, which takes longer to find out than the others wait. */
 Test(redis_sentinel_group, a_frozen_sentinel_with_tls_delays_one_ask) {
-    asker_t a = asker_begin(&(sentinels_options_t){.tls = true}, "");
-    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    a = asker_begin(&(sentinels_options_t){.tls = true}, "");
+    cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     sentinel_freeze(a.s, 1);
-    for (int i = 0; i < 2; i++) cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    for (int i = 0; i < 2; i++) cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     int64_t began = wait_now_us();
-    for (int i = 0; i < 8; i++) cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    for (int i = 0; i < 8; i++) cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000, "it delays each ask");
-    asker_end(&a);
 }
 
 /* A network that is slow for a moment must not shorten the time of all sentinels. */
 Test(redis_sentinel_group, silence_of_all_hurries_none) {
-    asker_t a = asker_begin(NULL, "");
+    a = asker_begin(NULL, "");
     for (int i = 0; i < SENTINELS; i++) sentinel_freeze(a.s, i);
-    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert_eq(asker_ask(), -1);
     int64_t began = wait_now_us();
-    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert_eq(asker_ask(), -1);
     cr_assert_geq(wait_now_us() - began, 450000);
     for (int i = 0; i < SENTINELS; i++) sentinel_thaw(a.s, i);
-    cr_assert(wait_for(asker_ask(&a) == 0, SOON_MS), "%s", a.error.text);
-    asker_end(&a);
+    cr_assert(wait_for(asker_ask() == 0, SOON_MS), "%s", a.error.text);
 }
 
-static void expect_refusal(asker_t *a, const char *one, const char *two) {
-    cr_assert_eq(asker_ask(a), -1);
-    cr_assert_eq(a->error.outcome, OUTCOME_REFUSED, "%s", a->error.text);
-    cr_assert(strstr(a->error.text, one) && strstr(a->error.text, two), "%s", a->error.text);
+static void expect_refusal(const char *one, const char *two) {
+    cr_assert_eq(asker_ask(), -1);
+    cr_assert_eq(a.error.outcome, OUTCOME_REFUSED, "%s", a.error.text);
+    cr_assert(strstr(a.error.text, one) && strstr(a.error.text, two), "%s", a.error.text);
 }
 
 Test(redis_sentinel_group, passwords_and_names) {
-    asker_t a = asker_begin(&(sentinels_options_t){.hostnames = true, .password = "geheim"}, "sentinel_password = \"geheim\";");
+    a = asker_begin(&(sentinels_options_t){.hostnames = true, .password = "geheim"}, "sentinel_password = \"geheim\";");
     const address_t *primary = sentinel_group_ask(a.group, NULL, &a.error);
     cr_assert_not_null(primary, "%s", a.error.text);
     cr_assert_str_eq(primary->host, "localhost");
     free(a.config->redis.sentinel_password);
     a.config->redis.sentinel_password = strdup("falsch");
-    asker_renew(&a);
-    expect_refusal(&a, "WRONGPASS", "sentinel_password_file");
+    asker_renew();
+    expect_refusal("WRONGPASS", "sentinel_password_file");
     *a.config->redis.sentinel_password = '\0';
-    expect_refusal(&a, "NOAUTH", "set redis.sentinel_password_file");
+    expect_refusal("NOAUTH", "set redis.sentinel_password_file");
     free(a.config->redis.sentinel_password_file);
     a.config->redis.sentinel_password_file = strdup("/nowhere");
-    expect_refusal(&a, "cannot read redis.sentinel_password_file /nowhere", "No such file");
+    expect_refusal("cannot read redis.sentinel_password_file /nowhere", "No such file");
     free(a.config->redis.sentinel_password_file);
     a.config->redis.sentinel_password_file = temp_file("password", "geheim\n");
-    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
-    asker_end(&a);
+    cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
 }
 
 Test(redis_sentinel_group, errors_name_the_thing) {
-    asker_t a = asker_begin(NULL, "");
+    a = asker_begin(NULL, "");
     free(a.config->redis.master);
     a.config->redis.master = strdup("nobody");
-    expect_refusal(&a, "No such master", "redis.master");
+    expect_refusal("No such master", "redis.master");
     free(a.config->redis.sentinel_password);
     a.config->redis.sentinel_password = strdup("needless");
-    asker_renew(&a);
-    expect_refusal(&a, "without any password configured", "remove redis.sentinel_password_file");
+    asker_renew();
+    expect_refusal("without any password configured", "remove redis.sentinel_password_file");
     *a.config->redis.sentinel_password = '\0';
     sentinel_group_free(a.group);
 
@@ -211,7 +208,7 @@ Test(redis_sentinel_group, errors_name_the_thing) {
     free(a.config->redis.sentinels.items[2]);
     a.config->redis.sentinels.count = 1;
     a.group = sentinel_group_new(&a.config->redis);
-    expect_refusal(&a, server, "this server is no sentinel");
+    expect_refusal(server, "this server is no sentinel");
     sentinel_group_free(a.group);
     config_free(a.config);
 
@@ -219,17 +216,14 @@ Test(redis_sentinel_group, errors_name_the_thing) {
         kept_printf("host = \"127.0.0.1\"; port = %d;", a.s->sentinels[0].port); /* a sentinel in place of a server */
     a.config = config_with(settings);
     a.group = sentinel_group_new(&a.config->redis);
-    topology_t *topology = topology_new(&a.config->redis);
-    conn_t *conn = conn_new(topology_shard(topology, 0), "test", NULL);
+    scoped(topology_drop) topology_t *topology = topology_new(&a.config->redis);
+    scoped(conn_drop) conn_t *conn = conn_new(topology_shard(topology, 0), "test", NULL);
     cr_assert_eq(conn_open(conn, &a.error), OUTCOME_REFUSED);
     cr_assert_not_null(strstr(a.error.text, "this server is a sentinel, not Redis: set redis.sentinels"), "%s", a.error.text);
-    conn_free(conn);
-    topology_free(topology);
-    asker_end(&a);
 }
 
 Test(redis_sentinel_group, addresses_are_translated) {
-    asker_t a = asker_begin(NULL, "");
+    a = asker_begin(NULL, "");
     int primary = server_port(a.s->servers[0]), sentinel = a.s->sentinels[1].port;
     sentinels_t *s = a.s;
     sentinel_group_free(a.group);
@@ -255,43 +249,38 @@ Test(redis_sentinel_group, addresses_are_translated) {
         if (strcmp(answers[i].sentinel.host, "localhost") == 0) translated = answers[i].error.outcome == OUTCOME_OK;
     cr_assert_eq(count, SENTINELS);
     cr_assert(translated, "a learned sentinel is not asked at its reachable address");
-    asker_end(&a);
 }
 
 Test(redis_sentinel_group, one_liar_is_not_believed) {
-    asker_t a = asker_begin(NULL, "");
-    server_t *foreign = server_start(&(server_options_t){.tcp = true});
+    a = asker_begin(NULL, "");
+    scoped(server_drop) server_t *foreign = server_start(&(server_options_t){.tcp = true});
     sentinel_lie(a.s, 0, server_port(foreign), 0);
-    cr_assert_eq(asker_ask(&a), 0);
+    cr_assert_eq(asker_ask(), 0);
     sentinel_lie(a.s, 0, server_port(foreign), 1000);
     char text[512];
-    cr_assert_eq(asker_ask(&a), 0, "an outsider with a high epoch is believed");
+    cr_assert_eq(asker_ask(), 0, "an outsider with a high epoch is believed");
     cr_assert(sentinel_group_disagrees(a.group, text, sizeof text));
     cr_assert(strstr(text, "config epoch 1000"), "%s", text);
-    server_free(foreign);
-    asker_end(&a);
 }
 
 /* The leader of a failover dies after it has told its clients, and before it told the other sentinels. */
 Test(redis_sentinel_group, answers_that_are_behind_are_not_believed) {
-    asker_t a = asker_begin(NULL, "");
-    cr_assert_eq(asker_ask(&a), 0);
-    server_t *foreign = server_start(&(server_options_t){.tcp = true});
+    a = asker_begin(NULL, "");
+    cr_assert_eq(asker_ask(), 0);
+    scoped(server_drop) server_t *foreign = server_start(&(server_options_t){.tcp = true});
     for (int i = 0; i < SENTINELS; i++) sentinel_lie(a.s, i, server_port(foreign), 7);
-    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert_eq(asker_ask(), -1);
     cr_assert_eq(sentinel_group_epoch(a.group), 7);
     for (int i = 0; i < SENTINELS; i++) sentinel_lie(a.s, i, server_port(a.s->servers[0]), 6);
-    cr_assert_eq(asker_ask(&a), -1, "an answer of a lower epoch is believed");
+    cr_assert_eq(asker_ask(), -1, "an answer of a lower epoch is believed");
     sentinel_group_t *successor = sentinel_group_new(&a.config->redis); /* as after a reload */
     sentinel_group_inherit(successor, a.group);
     const address_t *named = sentinel_group_ask(successor, NULL, &a.error);
     cr_assert(!named || named->port == server_port(foreign), "the successor believes an answer of a lower epoch");
     sentinel_group_free(successor);
     fixture_step_boottime((GROUP_BEHIND_S - 2) * 1000);
-    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert_eq(asker_ask(), -1);
     fixture_step_boottime(3000);
-    cr_assert_eq(asker_ask(&a), 0, "sentinels that were set up anew are not believed");
+    cr_assert_eq(asker_ask(), 0, "sentinels that were set up anew are not believed");
     cr_assert_eq(sentinel_group_epoch(a.group), 6);
-    server_free(foreign);
-    asker_end(&a);
 }

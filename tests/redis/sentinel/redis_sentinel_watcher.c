@@ -39,46 +39,45 @@ static void end(fixture_watcher_t *w) {
     sentinels_end(w->s);
 }
 
+static fixture_watcher_t w;
+
 /* Lets the period of the watcher pass. */
-static void pass_period(fixture_watcher_t *w) {
+static void pass_period(void) {
     fixture_step_boottime(PERIOD_MS);
-    driver_run(&w->driver, 100);
+    driver_run(&w.driver, 100);
 }
 
-static int port_of_primary(fixture_watcher_t *w) {
+static int port_of_primary(void) {
     endpoint_t endpoint;
-    shard_address(topology_shard(w->topology, 0), &endpoint);
+    shard_address(topology_shard(w.topology, 0), &endpoint);
     return endpoint.port;
 }
 
+SUITE(redis_sentinel_watcher, begin(&w), end(&w));
+
 /* No role has lost its connection, and the period is far: only an event tells. */
 Test(redis_sentinel_watcher, hears_a_failover_and_logs_it_once) {
-    fixture_watcher_t w;
-    begin(&w);
-    cr_assert_eq(port_of_primary(&w), sentinels_port(w.s, 0));
+    cr_assert_eq(port_of_primary(), sentinels_port(w.s, 0));
     cr_assert_eq(fixture_log_count("another server is the primary"), 0, "the first primary is no change");
     fixture_hold_boottime();
     sentinels_failover(w.s);
-    cr_assert(driver_until(&w.driver, port_of_primary(&w) != sentinels_port(w.s, 0), SWITCH_MS), "no event was heard");
-    cr_assert_eq(port_of_primary(&w), sentinels_port(w.s, sentinels_primary(w.s, NULL)));
+    cr_assert(driver_until(&w.driver, port_of_primary() != sentinels_port(w.s, 0), SWITCH_MS), "no event was heard");
+    cr_assert_eq(port_of_primary(), sentinels_port(w.s, sentinels_primary(w.s, NULL)));
     driver_run(&w.driver, 1500); /* the other events of this failover */
     cr_assert_eq(fixture_log_count("another server is the primary"), 1);
     cr_assert_eq(metric_get(&w.metrics->primary_changes), 1);
-    end(&w);
 }
 
 Test(redis_sentinel_watcher, logs_once_that_sentinels_are_gone_and_back) {
-    fixture_watcher_t w;
-    begin(&w);
     sentinel_kill(w.s, 1);
-    pass_period(&w);
+    pass_period();
     cr_assert(driver_until(&w.driver, metric_get(&w.metrics->sentinels_answering) == SENTINELS - 1, SOON_MS));
-    for (int i = 0; i < 3; i++) pass_period(&w);
+    for (int i = 0; i < 3; i++) pass_period();
     cr_assert_eq(fixture_log_count("a sentinel does not answer"), 1);
     sentinel_kill(w.s, 0);
     sentinel_kill(w.s, 2);
     cr_assert(driver_until(&w.driver, metric_get(&w.metrics->sentinels_answering) == 0, SOON_MS), "a lost event connection");
-    for (int i = 0; i < 3; i++) pass_period(&w);
+    for (int i = 0; i < 3; i++) pass_period();
     cr_assert_eq(fixture_log_count("cannot learn where the primary is"), 1);
     for (int i = 0; i < SENTINELS; i++) sentinel_restart(w.s, i);
     cr_assert(driver_until(&w.driver, metric_get(&w.metrics->sentinels_answering) == SENTINELS, SOON_MS));
@@ -86,23 +85,18 @@ Test(redis_sentinel_watcher, logs_once_that_sentinels_are_gone_and_back) {
 
     /* The events of restarted sentinels are heard again. */
     sentinels_await_settled(w.s);
-    pass_period(&w);
+    pass_period();
     fixture_hold_boottime();
     sentinels_failover(w.s);
-    cr_assert(driver_until(&w.driver, port_of_primary(&w) != sentinels_port(w.s, 0), SWITCH_MS), "no event was heard");
-    end(&w);
+    cr_assert(driver_until(&w.driver, port_of_primary() != sentinels_port(w.s, 0), SWITCH_MS), "no event was heard");
 }
 
 Test(redis_sentinel_watcher, logs_a_disagreement_that_lasts) {
-    fixture_watcher_t w;
-    begin(&w);
-    server_t *foreign = server_start(&(server_options_t){.tcp = true});
+    scoped(server_drop) server_t *foreign = server_start(&(server_options_t){.tcp = true});
     sentinel_lie(w.s, 2, server_port(foreign), 0);
-    pass_period(&w);
+    pass_period();
     cr_assert_eq(fixture_log_count("the sentinels disagree"), 0, "a failover takes some time to spread");
     fixture_step_boottime(DISAGREE_MS);
     cr_assert(driver_until(&w.driver, fixture_log_count("the sentinels disagree") == 1, SOON_MS));
-    cr_assert_eq(port_of_primary(&w), sentinels_port(w.s, 0));
-    server_free(foreign);
-    end(&w);
+    cr_assert_eq(port_of_primary(), sentinels_port(w.s, 0));
 }

@@ -130,7 +130,7 @@ Test(unit_sentinel_answer, malformed_replies_name_no_primary) {
                                         "*2\r\n:7\r\n:7\r\n",
                                         "*2\r\n$1\r\na\r\n$1\r\nb\r\n",
                                         "*2\r\n*0\r\n*0\r\n"};
-    sentinel_answer_t answer = {0};
+    scoped(sentinel_answer_free) sentinel_answer_t answer = {0};
     for (size_t i = 0; i < sizeof wires / sizeof *wires; i++) {
         cr_assert_not(read_address(&answer, wires[i]), "%s", wires[i]);
         redisReply *reply = reply_of(wires[i]);
@@ -139,7 +139,6 @@ Test(unit_sentinel_answer, malformed_replies_name_no_primary) {
         cr_assert_eq(answer.peer_count, 0);
         freeReplyObject(reply);
     }
-    sentinel_answer_free(&answer);
 }
 
 Test(unit_sentinel_answer, event_is_news_if_it_names_another_primary) {
