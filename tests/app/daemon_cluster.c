@@ -39,9 +39,7 @@ static daemon_t *start(nodes_t *nodes, const char *ttl, int count, const char *m
 
 static void delay(nodes_t *nodes, const char *queue, const char *job, int delay_ms) {
     scoped(redis_drop) redis_t *r = nodes_open(nodes, queue);
-    redisReply *now = redis_do(r, "TIME");
-    long long due = strtoll(now->element[0]->str, NULL, 10) * 1000 + strtoll(now->element[1]->str, NULL, 10) / 1000 + delay_ms;
-    redis_ok(r, "ZADD %s:delayed %lld %s", queue, due, job);
+    redis_ok(r, "ZADD %s:delayed %lld %s", queue, redis_ms(r) + delay_ms, job);
 }
 
 /* Whether the job is next in the ready list; takes it. */

@@ -26,10 +26,9 @@ static int count_at(const nodes_t *nodes, size_t node, const char *name) {
     int count = 0;
     if (!nodes->servers[node] || nodes->down[node]) return 0;
     scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
-    char *list = redis_str(r, "CLIENT LIST"), *word = NULL;
-    cr_assert(asprintf(&word, " name=queue-sidecar%s", name) > 0);
+    char *list = redis_str(r, "CLIENT LIST");
+    char *word = kept_printf(" name=queue-sidecar%s", name);
     for (const char *at = list; (at = strstr(at, word)); at++) count++;
-    free(word);
     return count;
 }
 

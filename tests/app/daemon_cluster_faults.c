@@ -27,8 +27,7 @@ static daemon_t *start(nodes_t *nodes, int queues) { return start_with(nodes, qu
 
 static bool is_sound(redis_t *r) {
     char *info = redis_str(r, "CLUSTER INFO");
-    bool sound = strstr(info, "cluster_state:ok") != NULL;
-    return sound;
+    return strstr(info, "cluster_state:ok") != NULL;
 }
 
 static bool is_up(const nodes_t *nodes) {
@@ -72,8 +71,7 @@ static long long metric(daemon_t *d, const char *name) {
     snprintf(field, sizeof field, "\"%s\":", name);
     char *found = strstr(newest, field);
     cr_assert_not_null(found, "no %s in %s", name, newest);
-    long long value = strtoll(found + strlen(field), NULL, 10);
-    return value;
+    return strtoll(found + strlen(field), NULL, 10);
 }
 
 static void kill_all(nodes_t *nodes) {
@@ -189,8 +187,7 @@ Test(daemon_cluster_faults, a_dead_node_without_queues_of_ours_is_not_missed) {
 static long long epoch_of(size_t node) {
     scoped(redis_drop) redis_t *r = redis_open(nodes.servers[node]);
     char *info = redis_str(r, "CLUSTER INFO"), *found = strstr(info, "cluster_current_epoch:");
-    long long epoch = strtoll(found + strlen("cluster_current_epoch:"), NULL, 10);
-    return epoch;
+    return strtoll(found + strlen("cluster_current_epoch:"), NULL, 10);
 }
 
 /* Node 0 is asked first. It has the highest epoch, too, but does not hear of the move, as in a net that is cut in two. */
@@ -245,9 +242,7 @@ Test(daemon_cluster_faults, an_instance_that_starts_during_the_move_of_its_only_
 }
 
 static void delay(redis_t *r, const char *queue, const char *job, int delay_ms) {
-    redisReply *now = redis_do(r, "TIME");
-    long long due = strtoll(now->element[0]->str, NULL, 10) * 1000 + strtoll(now->element[1]->str, NULL, 10) / 1000 + delay_ms;
-    redis_ok(r, "ZADD %s:delayed %lld %s", queue, due, job);
+    redis_ok(r, "ZADD %s:delayed %lld %s", queue, redis_ms(r) + delay_ms, job);
 }
 
 /* A move that is given up ends without MOVED. */

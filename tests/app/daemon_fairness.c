@@ -25,9 +25,7 @@ static char *token(void) { return redis_str(s.r, "GET sidecar:g:lock"); }
 
 static bool is_token(const char *wanted) {
     char *found = token();
-    bool same = found && wanted && strcmp(found, wanted) == 0;
-    free(found);
-    return same;
+    return found && wanted && strcmp(found, wanted) == 0;
 }
 
 /* Delays jobs of `calm` one after another until the storm is over. Returns how many were promoted meanwhile. */
@@ -53,15 +51,14 @@ Test(daemon_fairness, a_storm_holds_up_neither_another_queue_nor_the_lock, .time
         if (try) take_jobs(try, STORM);
         char *before = token();
         kept = storm_rounds() >= ROUNDS && is_token(before);
-        free(before);
         cr_assert_eq(redis_int(s.r, "LLEN storm"), STORM);
     }
     if (!kept) cluster_fail(&s, "each storm has cost the lock, or has held up the other queue");
 }
 
-/* The calls of a script, on a server with or without flags of scripts. Owned. */
+/* The calls of a script, on a server with or without flags of scripts. */
 static char *call_of(const script_t *script) {
-    return mem_printf("EVALSHA %s", server_major(s.server) < 7 ? script->sha1_without_flags : script->sha1);
+    return kept_printf("EVALSHA %s", server_major(s.server) < 7 ? script->sha1_without_flags : script->sha1);
 }
 
 /* Redis's answer to the monitor is on its way for longer than the lock lives. */
@@ -80,7 +77,5 @@ Test(daemon_fairness, a_waiting_monitor_holds_up_neither_another_queue_nor_the_l
     cr_assert_eq(proxy_requests(proxy, settle), 1, "the monitor does not wait, so the test proves nothing");
     proxy_pass(proxy);
     if (!wait_for(redis_int(s.r, "LLEN storm") == STEP, STORM_MS)) cluster_fail(&s, "not all jobs are given back");
-    free(before);
-    free(settle);
-    free(renew);
+    cluster_end(&s); /* before its proxy */
 }

@@ -113,15 +113,12 @@ static loop_t begin(void) {
     loop.dir = temp_dir("python");
     loop.cluster = cluster_begin(&(server_options_t){.tcp = true});
     snprintf(loop.url, sizeof(loop.url), "REDIS_URL=redis://127.0.0.1:%d", server_port(loop.cluster.server));
-    char *queues = NULL;
-    if (asprintf(&queues,
-                 "{ name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; heartbeat = \"off\"; protected_timeout = \"%dms\"; "
-                 "retry_times = %d; retry_backoff = \"fixed\"; retry_delay = \"50ms\"; }",
-                 wait_scaled_ms(PROTECTED_MS), RETRIES) < 0)
-        abort();
+    char *queues = kept_printf(
+        "{ name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; heartbeat = \"off\"; protected_timeout = \"%dms\"; "
+        "retry_times = %d; retry_backoff = \"fixed\"; retry_delay = \"50ms\"; }",
+        wait_scaled_ms(PROTECTED_MS), RETRIES);
     for (int i = 0; i < SIDECARS; i++)
         cluster_sidecar_up(&loop.cluster, (sidecar_t){.ttl = "300ms", .scan = "50ms", .queues = queues});
-    free(queues);
     for (int i = 0; i < WORKERS; i++) loop.workers[i] = worker(&loop);
     loop.next_us = wait_now_us();
     return loop;

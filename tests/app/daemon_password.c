@@ -33,9 +33,9 @@ Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
     static const char *const requesters[] = {" name=queue-sidecar-leader ", " name=queue-sidecar-dispatcher "};
     enum { REQUESTERS = sizeof requesters / sizeof *requesters };
     long long ids[REQUESTERS], id = 0;
-    char *path = temp_file("password", "p0\n"), *settings = NULL;
+    char *path = temp_file("password", "p0\n");
     redis_ok(s.r, "ACL SETUSER sidecar on ~* &* +@all >p0");
-    cr_assert_gt(asprintf(&settings, "username = \"sidecar\"; password_file = \"%s\";", path), 0);
+    char *settings = kept_printf("username = \"sidecar\"; password_file = \"%s\";", path);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.redis = settings, .ttl = "3s"});
     cluster_works(&s, "q");
     for (size_t i = 0; i < REQUESTERS; i++) cr_assert(wait_for(connections(s.r, requesters[i], &ids[i]) == 1, 10000));
@@ -59,14 +59,13 @@ Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
     cr_assert_eq(server_commandstat(s.server, "subscribe") - subscribed, SWAPS);
     for (size_t i = 0; i < REQUESTERS; i++)
         cr_assert(connections(s.r, requesters[i], &id) == 1 && id == ids[i], "%s was replaced", requesters[i]);
-    free(settings);
 }
 
 /* Nothing else makes the sidecar send a request: the change of the file wakes its idle connections. */
 Test(daemon_password, idle_connections_notice_a_new_password) {
-    char *path = temp_file("password", "p0\n"), *settings = NULL;
+    char *path = temp_file("password", "p0\n");
     redis_ok(s.r, "ACL SETUSER sidecar on ~* &* +@all >p0");
-    cr_assert_gt(asprintf(&settings, "username = \"sidecar\"; password_file = \"%s\";", path), 0);
+    char *settings = kept_printf("username = \"sidecar\"; password_file = \"%s\";", path);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.redis = settings, .ttl = "1m"});
     cluster_works(&s, "q");
     long long auditor = 0, id = 0;
@@ -82,5 +81,4 @@ Test(daemon_password, idle_connections_notice_a_new_password) {
     /* This one waits for records of failures for up to a minute, and cannot send AUTH meanwhile. */
     cr_assert(wait_for(connections(s.r, AUDITOR, &id) == 1 && id > auditor, 15000), "the auditor keeps the old password");
     cr_assert_eq(daemon_log_count(d, "cannot authenticate"), 1, "%s", daemon_log(d));
-    free(settings);
 }

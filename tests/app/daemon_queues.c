@@ -40,11 +40,11 @@ static int64_t small_ones_late_us(void) {
     char *queues = cluster_queues("{ name = \"big\"; }", "small", SMALL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .queues = queues});
     int64_t due = 0;
-    for (int ahead_ms = 1500; cluster_ms(s.r) >= due; ahead_ms *= 2) { /* all jobs must be added before they fall due */
+    for (int ahead_ms = 1500; redis_ms(s.r) >= due; ahead_ms *= 2) { /* all jobs must be added before they fall due */
         cr_assert_lt(ahead_ms, 60000, "this machine is too slow to fill the queue in time");
         redis_ok(s.r, "FLUSHDB");
         cluster_await_leader(&s, "g", NULL, 10000);
-        due = cluster_ms(s.r) + ahead_ms;
+        due = redis_ms(s.r) + ahead_ms;
         for (int i = 0; i < BIG; i += CHUNK) redis_ok(s.r, "EVAL %s 1 big:delayed %d %lld %d", fill, i, (long long)due, CHUNK);
         for (int i = 0; i < SMALL; i++) redis_ok(s.r, "ZADD small%d:delayed %lld %lld", i, (long long)due, (long long)due);
     }
@@ -218,10 +218,10 @@ Test(daemon_queues, ready_list_stays_within_ready_limit) {
 Test(daemon_queues, scores_in_seconds_are_promoted_on_time) {
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; score_unit = \"s\"; }"});
     for (int i = 0; i < 5; i++) {
-        int64_t due_us = cluster_us(s.r) + 90000 * i;
+        int64_t due_us = redis_us(s.r) + 90000 * i;
         redis_ok(s.r, "ZADD q:delayed %.6f job", (double)due_us / 1e6);
         expect_job(&s, "q", "job");
-        int64_t late = cluster_us(s.r) - due_us;
+        int64_t late = redis_us(s.r) - due_us;
         cr_assert(late >= -1 && late <= wait_scaled_ms(5000) * 1000, "%lld us late", (long long)late);
     }
     cr_assert_eq(daemon_log_count(d, "looks like"), 0);

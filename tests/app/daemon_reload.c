@@ -150,14 +150,9 @@ static void write_version(const char *mount, const char *version, const char *te
 }
 
 static char *config_with(const char *retries, const char *poll) {
-    char *queues = NULL;
-    char *more = NULL;
-    cr_assert_gt(asprintf(&queues, "{ name = \"q\"; retry_times = %s; }", retries), 0);
-    cr_assert_gt(asprintf(&more, "reload = { poll = \"%s\"; };\n", poll), 0);
-    char *text = cluster_config(&cluster, (sidecar_t){.queues = queues, .more = more});
-    free(more);
-    free(queues);
-    return text;
+    char *queues = kept_printf("{ name = \"q\"; retry_times = %s; }", retries);
+    char *more = kept_printf("reload = { poll = \"%s\"; };\n", poll);
+    return cluster_config(&cluster, (sidecar_t){.queues = queues, .more = more});
 }
 
 Test(daemon_reload, swapped_configmap_is_reloaded) {
@@ -247,7 +242,7 @@ Test(daemon_reload, two_hundred_reloads_lose_no_job) {
         snprintf(queues, sizeof queues, "{ name = \"q\"; retry_times = %d; }%s", good ? i : -1 - i,
                  i % 5 ? "" : ", { name = \"extra\"; }");
         for (int k = 0; k < BATCH; k++, jobs++)
-            redis_ok(cluster.r, "ZADD q:delayed %lld job-%d", (long long)cluster_ms(cluster.r) + k % 7, jobs);
+            redis_ok(cluster.r, "ZADD q:delayed %lld job-%d", redis_ms(cluster.r) + k % 7, jobs);
         reload(&cluster, d, (sidecar_t){.ttl = "30s", .queues = queues}, good ? IN_EFFECT : REFUSED);
     }
     cr_assert(wait_for(redis_int(cluster.r, "LLEN q") == jobs, 10000), "%lld of %d", redis_int(cluster.r, "LLEN q"), jobs);
@@ -268,9 +263,8 @@ Test(daemon_reload, two_hundred_reloads_lose_no_job) {
 Test(daemon_reload, removing_a_queue_with_uncopied_records_warns) {
     static const char WARNING[] = "removed a queue with uncopied records";
     const sidecar_t all = {.queues = "{ name = \"q\"; }, { name = \"sms\"; }, { name = \"fax\"; }"};
-    char *config = cluster_config(&cluster, all), *dir = temp_path(temp_root(), "late"), *log = temp_path(dir, "audit.db"),
-         *place;
-    cr_assert_gt(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", log), 0);
+    char *config = cluster_config(&cluster, all), *dir = temp_path(temp_root(), "late"), *log = temp_path(dir, "audit.db");
+    char *place = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", log);
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){place, NULL}}, "%s", config);
     cr_assert(daemon_wait_log(d, "cannot write audit log", 10000), "%s", daemon_log(d));
     cr_assert(daemon_wait_log(d, "\"msg\":\"leading\"", 10000), "%s", daemon_log(d));
@@ -288,5 +282,4 @@ Test(daemon_reload, removing_a_queue_with_uncopied_records_warns) {
     reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
     cr_assert_eq(daemon_log_count(d, WARNING), 1, "%s", daemon_log(d));
     daemon_stop(d);
-    free(place);
 }

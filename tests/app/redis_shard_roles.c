@@ -18,8 +18,8 @@ static shard_roles_t *roles_of(fixture_t *f, metrics_t *metrics) {
 
 /* Another instance must not wait for the TTL because a disk is slow. */
 Test(redis_shard_roles, a_slow_disk_does_not_delay_the_release_of_the_lock_at_the_stop) {
-    char *path = temp_path(temp_root(), "audit.db"), *config = NULL;
-    if (asprintf(&config, "group = \"app\"; audit = { path = \"%s\"; }; queues = ( { name = \"email\"; } );", path) < 0) abort();
+    char *path = temp_path(temp_root(), "audit.db");
+    char *config = kept_printf("group = \"app\"; audit = { path = \"%s\"; }; queues = ( { name = \"email\"; } );", path);
     fixture_t f = fixture_start(&(fixture_options_t){.config = config});
     metrics_t *metrics = metrics_new(1);
     shard_roles_t *roles = roles_of(&f, metrics);
@@ -33,7 +33,7 @@ Test(redis_shard_roles, a_slow_disk_does_not_delay_the_release_of_the_lock_at_th
     shard_roles_free(roles);
     fixture_stop(&f);
     metrics_free(metrics);
-    free(config), free(path);
+    free(path);
 }
 
 static void end(shard_roles_t *roles) {

@@ -23,8 +23,7 @@ static int64_t limit_of(const char *own, const char *path, const char *limit) {
     char *root = temp_dir("root");
     put(root, "/proc/self/cgroup", own);
     if (path) put(root, path, limit);
-    int64_t found = cgroup_memory_limit(root);
-    return found;
+    return cgroup_memory_limit(root);
 }
 
 Test(unit_cgroup, cgroup_v2_limit_is_read) {

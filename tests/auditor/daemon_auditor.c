@@ -77,18 +77,16 @@ ParameterizedTestParameters(daemon_auditor, crash_points) {
 static bool acknowledged_up_to_last(redis_t *r, const char *path) {
     char *acknowledged = redis_str(r, "EVAL %s 1 sidecar:q:auditors", "return redis.call('HVALS', KEYS[1])[1]"),
          *kept = audit_log_word(path, "SELECT position || ' ' FROM positions WHERE queue = 'q'");
-    bool equal = strncmp(acknowledged, kept, strlen(kept)) == 0;
-    return equal;
+    return strncmp(acknowledged, kept, strlen(kept)) == 0;
 }
 
 /* After a kill at each failpoint, rows on disk stay, other rows are copied again, and only rows on disk were acknowledged. */
 ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
-    char *crash_env = NULL;
-    cr_assert(asprintf(&crash_env, "QS_CRASH_AT=%s", point->name) > 0);
+    char *crash_env = kept_printf("QS_CRASH_AT=%s", point->name);
     audit_log_feed(s.r, "q", 0, 10, NULL);
     char *config = cluster_config(&s, (sidecar_t){0});
-    char *path = temp_path(temp_root(), "shared.db"), *path_env = NULL;
-    cr_assert(asprintf(&path_env, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
+    char *path = temp_path(temp_root(), "shared.db");
+    char *path_env = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", path);
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){crash_env, path_env, NULL}}, "%s", config);
     cr_assert_eq(daemon_wait_exit(d, 10000).code, 137);
     cr_assert_eq(audit_log_rows(path), point->rows);
@@ -102,7 +100,6 @@ ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
     cr_assert(wait_for(audit_log_rows(path) == 15, 10000));
     audit_log_expect(path, "q", 0, 15);
     daemon_stop(d);
-    free(crash_env), free(path_env);
 }
 
 static struct point lost[] = {{"audit_set_aside_before", 0}, {"audit_set_aside_database", 0}, {"audit_set_aside_moved", 0},
@@ -118,10 +115,9 @@ ParameterizedTestParameters(daemon_auditor, killed_while_a_damaged_log_is_replac
  * counts as a copy. */
 ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_log_is_replaced, .timeout = 60) {
     enum { ROWS = 400 };
-    char *crash_env = NULL, *config = cluster_config(&s, (sidecar_t){0}), *path_env = NULL,
-         *path = temp_path(temp_root(), "damaged.db");
-    cr_assert(asprintf(&path_env, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
-    cr_assert(asprintf(&crash_env, "QS_CRASH_AT=%s", point->name) > 0);
+    char *config = cluster_config(&s, (sidecar_t){0}), *path = temp_path(temp_root(), "damaged.db");
+    char *path_env = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", path);
+    char *crash_env = kept_printf("QS_CRASH_AT=%s", point->name);
     audit_log_feed(s.r, "q", 0, ROWS, NULL);
     const daemon_options_t plain = {.env = (const char *const[]){path_env, NULL}};
     daemon_t *d = daemon_start_with(&plain, "%s", config);
@@ -146,7 +142,6 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_lo
     char *instance = audit_log_word(path, "SELECT value FROM facts WHERE name = 'instance'");
     cr_assert_eq(redis_int(s.r, "HEXISTS sidecar:q:auditors %s", instance), 1);
     daemon_stop(d);
-    free(crash_env), free(path_env);
 }
 
 enum { OLD = 2500, POKES = 20 };
@@ -175,13 +170,13 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
     static const char counted[] =
         "local bytes = 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
         "for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end end return bytes - redis.call('HGET', KEYS[2], 'bytes')";
-    char *keeps = cluster_config(&s, (sidecar_t){0}), *path_env = NULL, *crash_env = NULL,
+    char *keeps = cluster_config(&s, (sidecar_t){0}),
          *trims_all = cluster_config(&s, (sidecar_t){.redis = "slice = \"100ms\";", /* so each trim takes the most */
                                                      .more = "stream = { retain = \"1m\"; min_records = 0; };"}),
          *path = temp_path(temp_root(), "trimmed.db");
     int fed = OLD;
-    cr_assert(asprintf(&path_env, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
-    cr_assert(asprintf(&crash_env, "QS_CRASH_AT=%s", point->name) > 0);
+    char *path_env = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", path);
+    char *crash_env = kept_printf("QS_CRASH_AT=%s", point->name);
     const daemon_options_t plain = {.env = (const char *const[]){path_env, NULL}};
     audit_log_feed(s.r, "q", 0, OLD, "1");
     daemon_t *d = daemon_start_with(&plain, "%s", keeps);
@@ -205,5 +200,4 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
     audit_log_expect(path, "q", 0, fed);
     cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
     daemon_stop(d);
-    free(crash_env), free(path_env);
 }

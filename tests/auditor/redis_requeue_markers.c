@@ -32,12 +32,6 @@ static void close_auditor(setup_t *d) {
     free(d);
 }
 
-static int64_t redis_ms(redis_t *r) {
-    redisReply *reply = redis_do(r, "TIME");
-    int64_t ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    return ms;
-}
-
 /* Adds OLD old markers, and one that is a minute too young to be pruned. */
 static void add_markers(redis_t *r, const char *queue) {
     redis_ok(r, "EVAL %s 1 sidecar:%s:requeued %d %lld",

@@ -55,7 +55,7 @@ static void produce_one(chaos_t *c) {
     char handle[24], due[24] = "";
     snprintf(handle, sizeof handle, "%d", number);
     if (queue->has_delays && job_random(c, number, -1, 2)) {
-        job->due_ms = cluster_ms(c->cluster.r) + (int64_t)job_random(c, number, -2, MAX_DELAY_MS);
+        job->due_ms = redis_ms(c->cluster.r) + (int64_t)job_random(c, number, -2, MAX_DELAY_MS);
         snprintf(due, sizeof due, "%lld", (long long)job->due_ms);
     }
     chaos_int(c, job->queue, queue->add, handle, "producer", due);
@@ -67,7 +67,7 @@ void chaos_produce(chaos_t *c) {
 }
 
 void chaos_storm(chaos_t *c, int queue, int jobs) {
-    int64_t now_ms = cluster_ms(c->cluster.r);
+    int64_t now_ms = redis_ms(c->cluster.r);
     int first = c->added;
     while (!chaos_queues[queue].storm) queue = (queue + 1) % CHAOS_QUEUES;
     const chaos_queue_t *of = &chaos_queues[queue];

@@ -51,10 +51,8 @@ Test(daemon_cli, check_reports_every_config_fault_with_its_line) {
     for (size_t n = 0; n < 2; n++) {
         cr_assert_eq(outputs[n]->code, 78);
         for (size_t i = 0; i < 3; i++) {
-            char *place = NULL;
-            cr_assert_gt(asprintf(&place, "%s%s", path, places[i]), 0);
+            char *place = kept_printf("%s%s", path, places[i]);
             cr_assert(has(outputs[n]->err, place), "no fault at %s in: %s", place, outputs[n]->err);
-            free(place);
         }
         for (size_t i = 0; i < 4; i++) cr_assert(has(outputs[n]->err, words[i]), "%s in: %s", words[i], outputs[n]->err);
     }
@@ -171,14 +169,12 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
                 {foreign, "1MiB", "is the database of another program", 1},
                 {daemon_audit_path(d), "1MiB", "a sidecar (pid ", 0}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        char *place = NULL, *bytes = NULL;
-        cr_assert_gt(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", rows[i].path), 0);
-        cr_assert_gt(asprintf(&bytes, "QUEUE_SIDECAR_AUDIT_RETAIN_BYTES=%s", rows[i].bytes), 0);
+        char *place = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", rows[i].path);
+        char *bytes = kept_printf("QUEUE_SIDECAR_AUDIT_RETAIN_BYTES=%s", rows[i].bytes);
         const daemon_options_t options = {.env = (const char *const[]){place, bytes, NULL}};
         const daemon_output_t *out = daemon_run_argv(&options, (const char *const[]){"check", "-c", path, "--redis", NULL});
         cr_expect_eq(out->code, rows[i].code, "%s: %s%s", rows[i].said, out->out, out->err);
         cr_expect(has(out->out, rows[i].said), "\"%s\" lacks \"%s\"", out->out, rows[i].said);
-        free(place), free(bytes);
     }
     cr_expect_neq(access(free_one, F_OK), 0, "`check` created a file");
 }
@@ -201,10 +197,8 @@ Test(daemon_cli, closed_standard_files_do_not_become_the_redis_socket) {
     static const char *const closed[] = {">&-", "<&- >/dev/null", "<&- >&-"};
     char *path = cluster_config_file(&s, (sidecar_t){0});
     for (size_t i = 0; i < 3; i++) {
-        char *command = NULL;
-        cr_assert_gt(asprintf(&command, "exec %s check -c %s --redis %s", daemon_program(), path, closed[i]), 0);
+        char *command = kept_printf("exec %s check -c %s --redis %s", daemon_program(), path, closed[i]);
         cr_assert_eq(system(command), 0, "%s", command);
-        free(command);
     }
 }
 

@@ -21,8 +21,7 @@ TestSuite(daemon_completion, .init = write_configs);
 /* Whether a shell is installed. */
 static bool have(const char *shell) {
     scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){shell, "-c", "exit 3", NULL}});
-    bool ended = child_wait(child, TIMEOUT_MS) && child->exit_code == 3;
-    return ended;
+    return child_wait(child, TIMEOUT_MS) && child->exit_code == 3;
 }
 
 /* Runs a program to its end and returns what it printed, kept. */
@@ -78,10 +77,9 @@ static const row_t bash_rows[] = {
 /* The text with CONFIG and FOLDER filled in, kept. */
 static char *filled(const char *text) {
     if (strcmp(text, "CONFIG") == 0) text = "FOLDER/two.cfg";
-    char *all = NULL;
     const char *folder = strstr(text, "FOLDER");
     int before = folder ? (int)(folder - text) : 0;
-    cr_assert_geq(asprintf(&all, "%.*s%s%s", before, text, folder ? temp_root() : "", folder ? folder + 6 : text), 0);
+    char *all = kept_printf("%.*s%s%s", before, text, folder ? temp_root() : "", folder ? folder + 6 : text);
     return kept(all);
 }
 
@@ -144,8 +142,7 @@ static const zsh_row_t zsh_rows[] = {
 enum { ZSH_ROWS = sizeof zsh_rows / sizeof *zsh_rows };
 
 static void expect_listed(const zsh_row_t *row, const char *line, const char *all) {
-    char *head = NULL;
-    cr_assert_geq(asprintf(&head, "== %s\n", line), 0);
+    char *head = kept_printf("== %s\n", line);
     const char *from = strstr(all, head);
     cr_assert_not_null(from, "%s: %s", line, all);
     from += strlen(head);
@@ -154,12 +151,11 @@ static void expect_listed(const zsh_row_t *row, const char *line, const char *al
     for (int p = 0; p < 4 && row->parts[p]; p++)
         cr_expect_not_null(strstr(listed, row->parts[p]), "<%s> does not offer <%s>: %s", line, row->parts[p], listed);
     cr_expect(!row->lacks || !strstr(listed, row->lacks), "<%s> offers <%s>: %s", line, row->lacks, listed);
-    free(head);
 }
 
 /* All lines go to one zsh, because it starts slowly. */
 static void expect_zsh_completes(const char *fpath) {
-    char *lines[ZSH_ROWS], *path = NULL;
+    char *lines[ZSH_ROWS];
     const char *argv[ZSH_ROWS + 5] = {"zsh", "-f", "tests/support/complete.zsh", daemon_program()};
     if (!have("zsh")) cr_skip_test("zsh is not installed");
     for (size_t i = 0; i < ZSH_ROWS; i++) {
@@ -169,13 +165,12 @@ static void expect_zsh_completes(const char *fpath) {
                       0);
         argv[4 + i] = lines[i];
     }
-    cr_assert_geq(asprintf(&path, "FPATH_DIR=%s", fpath), 0);
+    char *path = kept_printf("FPATH_DIR=%s", fpath);
     char *all = output_of(argv, (const char *const[]){path, "QUEUE_SIDECAR_CONFIG=/nowhere", NULL});
     for (size_t i = 0; i < ZSH_ROWS; i++) {
         expect_listed(&zsh_rows[i], lines[i], all);
         free(lines[i]);
     }
-    free(path);
 }
 
 Test(daemon_completion, zsh_completes_when_the_script_is_sourced, .timeout = 120) { expect_zsh_completes(""); }

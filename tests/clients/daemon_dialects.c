@@ -314,8 +314,7 @@ static size_t run_story(const story_t *story) {
     if (!wait_for(redis_int(s.cluster.r, "EVAL %s 0", story->left) == 0, ALL_MS))
         cluster_fail(&s.cluster, "something is left in the queue");
     cr_expect_eq(s.killed, ROUNDS);
-    size_t found = count_good(&s, poisons);
-    return found;
+    return count_good(&s, poisons);
 }
 
 /* The lockDuration. Bull renews a lock after half of it, and reports an error if a lock expires while its worker or Redis stalls.

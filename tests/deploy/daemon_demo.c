@@ -17,22 +17,20 @@ typedef struct {
 
 static demo_t begin(void) {
     demo_t demo = {.place = temp_dir("demo")};
-    char *variable = NULL, *files = temp_dir("said");
-    cr_assert_gt(asprintf(&variable, "TMPDIR=%s", demo.place), 0);
+    char *files = temp_dir("said");
+    char *variable = kept_printf("TMPDIR=%s", demo.place);
     demo.out = temp_path(files, "out");
     demo.err = temp_path(files, "err");
     demo.child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "deploy/demo.sh", daemon_program(), NULL},
                                              .env = (const char *const[]){variable, NULL},
                                              .out = demo.out,
                                              .err = demo.err});
-    free(variable);
     return demo;
 }
 
 static bool says(const demo_t *demo, const char *text) {
     char *out = temp_read(demo->out);
-    bool found = strstr(out, text) != NULL;
-    return found;
+    return strstr(out, text) != NULL;
 }
 
 static bool has_place(const demo_t *demo, const char *pid, const char *name) {

@@ -18,7 +18,7 @@ static cluster_t begin(int number, const char *queues) {
 /* The job arrives in time, with an allowance for a slow machine, and not early. */
 static void expect_on_time(cluster_t *s, const char *expected, int64_t due) {
     char *job = cluster_take(s->r, "q", 10000);
-    int64_t late = cluster_ms(s->r) - due;
+    int64_t late = redis_ms(s->r) - due;
     if (!job) cluster_fail(s, "a job was not promoted");
     cr_assert_str_eq(job, expected);
     cr_assert(late >= 0 && late <= wait_scaled_ms(MOMENT_MS), "%s was %lld ms late", expected, (long long)late);
@@ -119,7 +119,7 @@ EVERY_SERVER(many_adds_cause_few_reads) {
     int adds = 0;
     /* Each job becomes the new head. */
     for (; wait_now_us() - began < FOR_MS * 1000 || (adds < 20000 && server_commandstat(s.server, "evalsha") < calls + 5); adds++)
-        redis_ok(s.r, "ZADD q:delayed %lld job%d", (long long)cluster_ms(s.r) + HOUR_MS - adds, adds);
+        redis_ok(s.r, "ZADD q:delayed %lld job%d", redis_ms(s.r) + HOUR_MS - adds, adds);
     double seconds = (double)(wait_now_us() - began) / 1e6;
     calls = server_commandstat(s.server, "evalsha") - calls;
     cr_assert_leq((double)calls, 1100 * seconds + 20, "%lld reads in %.3f s, at %d adds", calls, seconds, adds);
@@ -140,7 +140,7 @@ EVERY_SERVER(dead_subscriber_is_replaced) {
         while (line > list && line[-1] != '\n') line--;
         long long id = strtoll(line + strlen("id="), NULL, 10);
         free(list);
-        int64_t due = cluster_ms(s.r);
+        int64_t due = redis_ms(s.r);
         redis_ok(s.r, "MULTI");
         redis_ok(s.r, "CLIENT KILL ID %lld", id);
         redis_ok(s.r, "ZADD q:delayed %lld missed", (long long)due);

@@ -57,10 +57,4 @@ static inline void expect_each_once(setup_t *d, int jobs) {
     }
 }
 
-static inline long long now_ms(redis_t *r) {
-    redisReply *reply = redis_do(r, "TIME");
-    long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    return ms;
-}
-
 static inline long most_steps(int ms) { return 10 + 60L * wait_scaled_ms(ms) / 1000; }

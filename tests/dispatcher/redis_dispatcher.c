@@ -8,7 +8,7 @@ static int64_t moved_late_us(void) {
     add_due(&d, 3);
     expect_ready(&d, 3);
     settle(&d);
-    redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 300);
+    redis_ok(d.f.r, "ZADD email:delayed %lld later", redis_ms(d.f.r) + 300);
     long before = proxy_requests(d.f.proxy, NULL), steps = 0;
     for (int rounds = 0; rounds < 20 && delayed(&d); rounds++) steps += driver_run(&d.instance.driver, 500) - 1;
     cr_assert_eq(delayed(&d), 0);
@@ -37,9 +37,9 @@ Test(redis_dispatcher, producers_wake_the_dispatcher) {
     }
     cr_assert_eq(metric_get(&of(&d, 0)->wakeups), 5);
     cr_assert_eq(metric_get(&of(&d, 0)->missed), 0);
-    redis_ok(d.f.r, "ZADD email:delayed %lld mind", now_ms(d.f.r) + 3600000);
+    redis_ok(d.f.r, "ZADD email:delayed %lld mind", redis_ms(d.f.r) + 3600000);
     settle(&d);
-    redis_ok(d.f.r, "ZADD email:delayed %lld mind", now_ms(d.f.r) + 50); /* sooner than before */
+    redis_ok(d.f.r, "ZADD email:delayed %lld mind", redis_ms(d.f.r) + 50); /* sooner than before */
     expect_ready(&d, 6);
     redis_ok(d.f.r, "FLUSHALL");
     instance_lead(&d.instance, d.f.r);
@@ -51,7 +51,7 @@ Test(redis_dispatcher, producers_wake_the_dispatcher) {
 Test(redis_dispatcher, sends_no_request_without_a_reason) {
     setup_begin(&d, (fixture_options_t){.proxy = true});
     add_due(&d, 30);
-    redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 3600000);
+    redis_ok(d.f.r, "ZADD email:delayed %lld later", redis_ms(d.f.r) + 3600000);
     expect_ready(&d, 30);
     settle(&d);
     long before = proxy_requests(d.f.proxy, NULL);
@@ -82,7 +82,7 @@ Test(redis_dispatcher, a_backlog_reads_the_head_only_at_its_end) {
     setup_begin(&d, (fixture_options_t){.proxy = true, .preload = "shim_clock"});
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "for i = 1, 2000 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
-    redis_ok(d.f.r, "ZADD email:delayed %lld later", now_ms(d.f.r) + 3600000);
+    redis_ok(d.f.r, "ZADD email:delayed %lld later", redis_ms(d.f.r) + 3600000);
     long reads_next_due = proxy_requests(d.f.proxy, "1 email:delayed"), batches = proxy_requests(d.f.proxy, "4 sidecar:app:lock");
     expect_ready(&d, JOBS);
     settle(&d);

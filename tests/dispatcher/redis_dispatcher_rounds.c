@@ -60,7 +60,7 @@ static void add_for_later(setup_t *d) {
     redis_ok(d->f.r, "EVAL %s 0 %d %lld %d",
              "for q = 0, ARGV[1] - 1 do for i = 0, q do for hour = 0, 1 do redis.call('ZADD', 'q' .. q .. ':delayed', "
              "string.format('%.0f', ARGV[2] + (0.5 + hour) * ARGV[3]), hour .. 'job' .. i) end end end return 1",
-             QUEUES, now_ms(d->f.r), HOUR_MS);
+             QUEUES, redis_ms(d->f.r), HOUR_MS);
     settle(d);
 }
 

@@ -170,7 +170,6 @@ Test(daemon_http, refused_config_keeps_the_instance_healthy) {
     daemon_t *d = serving(&cluster, (sidecar_t){0}, &port);
     const char *path = daemon_config_path(d);
     await_says(d, port, "/readyz", "\"state\": \"leading\"");
-    char *variable = NULL;
     cluster_reconfigure(&cluster, d, (sidecar_t){.port = port, .queues = "{ name = \"q\"; colour = 1; }"});
     const daemon_output_t *run = daemon_run("healthcheck", "-c", path);
     cr_assert(run->code == 0 && strstr(run->err, "colour"), "%d: %s", run->code, run->err);
@@ -182,7 +181,7 @@ Test(daemon_http, refused_config_keeps_the_instance_healthy) {
     cr_assert_str_empty(daemon_run("status", "-c", path, "-o", "json")->out);
     /* A file that cannot be parsed has no port either: the port comes from the environment, or is the default. */
     daemon_write_config(d, "queues = (");
-    cr_assert_gt(asprintf(&variable, "QUEUE_SIDECAR_HTTP_PORT=%d", port), 0);
+    char *variable = kept_printf("QUEUE_SIDECAR_HTTP_PORT=%d", port);
     const daemon_options_t options = {.env = (const char *const[]){variable, NULL}};
     const char *const args[] = {"healthcheck", "-c", path, NULL}, *const ready[] = {"healthcheck", "--ready", "-c", path, NULL};
     cr_assert_eq(daemon_run_argv(&options, args)->code, 0);
@@ -191,5 +190,4 @@ Test(daemon_http, refused_config_keeps_the_instance_healthy) {
     cr_assert_eq(daemon_terminate(d, 5000).code, 0);
     run = daemon_run_argv(&options, args);
     cr_assert(run->code == 78 && strstr(run->err, "refused"), "%d: %s", run->code, run->err);
-    free(variable);
 }

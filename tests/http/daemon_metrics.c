@@ -11,18 +11,14 @@
 
 /* The value of a series ("name{label=...}"), NAN where it is absent. */
 static double value_of(const char *scrape, const char *series) {
-    char *line = NULL;
-    cr_assert_gt(asprintf(&line, "\n" M "%s ", series), 0);
+    char *line = kept_printf("\n" M "%s ", series);
     const char *at = strstr(scrape, line);
-    double value = at ? strtod(at + strlen(line), NULL) : NAN;
-    free(line);
-    return value;
+    return at ? strtod(at + strlen(line), NULL) : NAN;
 }
 
 static double value(int port, const char *series) {
     char *scrape = get(port, "/metrics");
-    double found = value_of(scrape, series);
-    return found;
+    return value_of(scrape, series);
 }
 
 #define await_value(d, port, series, wanted)                                                                                     \
@@ -186,11 +182,10 @@ Test(daemon_metrics, scrape_holds_every_metric_of_help) {
     char *scrape = get(port, "/metrics"), *help = kept(strdup(daemon_run("help", "metrics")->out)), *rest = help, *line;
     int families = 0, types = 0;
     while ((line = strsep(&rest, "\n")) && *line) {
-        char *name = strsep(&line, "\t"), *type = strsep(&line, "\t"), *text = NULL;
+        char *name = strsep(&line, "\t"), *type = strsep(&line, "\t");
         strsep(&line, "\t");
-        cr_assert_gt(asprintf(&text, "# HELP %s %s\n# TYPE %s %s\n", name, line, name, type), 0);
+        char *text = kept_printf("# HELP %s %s\n# TYPE %s %s\n", name, line, name, type);
         cr_expect(strstr(scrape, text), "%s", text);
-        free(text);
         families++;
     }
     for (const char *at = scrape; (at = strstr(at, "# TYPE ")); at++) types++;

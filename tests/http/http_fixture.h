@@ -83,8 +83,7 @@ static inline char *get(int port, const char *path) {
 
 static inline bool says(int port, const char *path, const char *part) {
     char *text = get(port, path);
-    bool found = strstr(text, part) != NULL;
-    return found;
+    return strstr(text, part) != NULL;
 }
 
 #define await_says(d, port, path, part)                                                                                          \

@@ -94,20 +94,16 @@ static void expect_goes_on(cluster_t *s, const service_t *service, const proxy_t
     cr_assert_eq(daemon_log_count(d, "\"level\":\"error\""), blind, "%s", service->name);
     static const char *const commands[] = {"CLIENT SETNAME", "ROLE", "INFO server", "INFO memory", "SCRIPT LOAD with #!lua"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        char *line = NULL;
-        if (asprintf(&line, "\"command\":\"%s\"", commands[i]) < 0) abort();
+        char *line = kept_printf("\"command\":\"%s\"", commands[i]);
         cr_assert_leq(daemon_log_count(d, line), 1, "%s: %s is logged at each connect", service->name, line);
-        free(line);
     }
 }
 
 static void expect_checked(const cluster_t *s, const service_t *service, const proxy_t *proxy) {
     char *config = cluster_config_file(s, (sidecar_t){.socket = proxy_socket(proxy), .queues = QUEUES});
-    char *audit = NULL;
-    if (asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s.db", config) < 0) abort();
+    char *audit = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s.db", config);
     const daemon_options_t options = {.env = (const char *const[]){audit, NULL}};
     const daemon_output_t *out = daemon_run_argv(&options, (const char *const[]){"check", "-c", config, "--redis", NULL});
-    free(audit);
     bool good = !is(service, "refused");
     cr_assert_eq(out->code, good ? 0 : 1, "%s: %s%s", service->name, out->out, out->err);
     cr_assert_eq(strstr(out->out, "preflight passed") != NULL, good, "%s: %s", service->name, out->out);
@@ -152,11 +148,9 @@ Test(daemon_services, the_docs_have_each_verdict) {
     for (int i = 0; i < SERVICES; i++) {
         service_t service = service_read(i);
         for (size_t w = 0; w < 3; w++) {
-            char *row = NULL;
             if (!is(&service, words[w][0])) continue;
-            if (asprintf(&row, "| %s | %s |", service.name, words[w][1]) < 0) abort();
+            char *row = kept_printf("| %s | %s |", service.name, words[w][1]);
             cr_expect_not_null(strstr(guide, row), "%s lacks %s", GUIDE, row);
-            free(row);
         }
         free(service.text);
     }

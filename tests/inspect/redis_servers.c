@@ -25,8 +25,7 @@ static void expect_primary(conn_t *conn, const char *expected) {
 static bool loses(conn_t *conn) {
     scoped(servers_free) servers_t servers = read_primary(conn);
     scoped(buffer_free) buffer_t text = {0};
-    bool found = servers_failover_loses(&servers, 0, &text) != 0;
-    return found;
+    return servers_failover_loses(&servers, 0, &text) != 0;
 }
 
 Test(redis_servers, a_primary_tells_of_its_replicas_and_its_eviction_policy) {

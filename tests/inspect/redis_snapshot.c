@@ -34,7 +34,7 @@ Test(redis_snapshot, an_empty_server_has_no_leader) {
     cr_assert_str_empty(view.locks[0].holder);
     cr_assert_str_empty(view.locks[0].error.text);
     cr_assert_eq(view.locks[0].pttl_ms, -2);
-    cr_assert(llabs(view.now_ms - cluster_ms(f.r)) < 60000);
+    cr_assert(llabs(view.now_ms - redis_ms(f.r)) < 60000);
     cr_assert_gt(view.memory_used, 0);
     cr_assert_eq(view.memory_most, 0);
     for (size_t i = 0; i < 2; i++) {
@@ -86,8 +86,7 @@ Test(redis_snapshot, names_leaders_and_copies) {
 
 static int64_t uncopied(void) {
     scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
-    int64_t at = view.queues[0].uncopied_ms;
-    return at;
+    return view.queues[0].uncopied_ms;
 }
 
 Test(redis_snapshot, names_standbys_and_silent_instances) {
@@ -206,7 +205,7 @@ Test(redis_snapshot, growth_of_ready_counts_only_while_it_is_recent) {
         int64_t grows_ms, grows_to;
     } rows[] = {{0, 300000, 11}, {60000, 300000, 11}, {100000, 0, 0}, {-100000, 0, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *field = kept_printf("%lld 300000 11", cluster_ms(f.r) - rows[i].ago_ms);
+        char *field = kept_printf("%lld 300000 11", redis_ms(f.r) - rows[i].ago_ms);
         redis_ok(f.r, "HSET sidecar:email:meta ready_grows %s", field);
         scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
         cr_assert(view.queues[0].grows_ms == rows[i].grows_ms && view.queues[0].grows_to == rows[i].grows_to, "row %zu", i);

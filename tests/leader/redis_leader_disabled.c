@@ -50,8 +50,7 @@ static bool readyz_reports(instance_t *instance, const char *text) {
     scoped(health_drop) health_t *health = health_new(instance->metrics, "g");
     scoped(buffer_free) buffer_t json = {0};
     cr_assert(health_ready(health, &json), "not ready although other queues are served: %s", buffer_text(&json));
-    bool found = strstr(buffer_text(&json), text) != NULL;
-    return found;
+    return strstr(buffer_text(&json), text) != NULL;
 }
 
 static setup_t d;

@@ -171,8 +171,7 @@ static bool readyz_reports(const char *text) {
     scoped(health_drop) health_t *health = health_new(d.instance.metrics, "app");
     scoped(buffer_free) buffer_t json = {0};
     health_ready(health, &json);
-    bool found = strstr(buffer_text(&json), text) != NULL;
-    return found;
+    return strstr(buffer_text(&json), text) != NULL;
 }
 
 /* The lease is long, but /readyz reports the error of Redis at once. */

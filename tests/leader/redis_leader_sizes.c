@@ -81,8 +81,7 @@ static int64_t grown_ms(size_t queue) {
     scoped(conn_drop) conn_t *conn = conn_new(d.f.shard, "test", NULL);
     scoped(snapshot_free) snapshot_t view;
     cr_assert_eq(snapshot_read(conn, d.f.keys, &view, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
-    int64_t grown = view.queues[queue].grows_ms;
-    return grown;
+    return view.queues[queue].grows_ms;
 }
 
 /* The list of one queue grows, that of the other gets jobs and loses some. Nobody scrapes. */

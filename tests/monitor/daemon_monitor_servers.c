@@ -55,11 +55,8 @@ static void heartbeats(cluster_t *s) {
 }
 
 static long long rows(daemon_t *d, const char *where) {
-    char *sql = NULL;
-    cr_assert_gt(asprintf(&sql, "SELECT count(*) FROM events WHERE %s", where), 0);
-    long long count = audit_log_int(daemon_audit_path(d), sql);
-    free(sql);
-    return count;
+    char *sql = kept_printf("SELECT count(*) FROM events WHERE %s", where);
+    return audit_log_int(daemon_audit_path(d), sql);
 }
 
 ON_EVERY_SERVER(daemon_monitor_servers, stalls_end_as_they_should) {

@@ -38,9 +38,8 @@ static void bull_begin(redis_t *r) {
     redis_ok(r, "HSET bull:v:1 name n data {} opts {} timestamp 1700000000000");
     redis_ok(r, "LPUSH bull:v:active 1");
     redis_ok(r, "HSET bull:v:2 name n data {} opts {} timestamp 1700000000000 failedReason boom");
-    redis_ok(r, "ZADD bull:v:failed %lld 2", (long long)cluster_ms(r));
-    redis_ok(r, "ZADD sidecar:q:recorded %lld :seen",
-             (long long)cluster_ms(r) - 1000); /* the sidecar has served the queue before */
+    redis_ok(r, "ZADD bull:v:failed %lld 2", redis_ms(r));
+    redis_ok(r, "ZADD sidecar:q:recorded %lld :seen", redis_ms(r) - 1000); /* the sidecar has served the queue before */
 }
 
 static bool bull_over(redis_t *r) {

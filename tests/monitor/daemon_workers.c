@@ -93,12 +93,11 @@ static int lines(const setup_t *setup, const char *file) {
 }
 
 static child_t *start(const setup_t *setup, const char *program, const char *in) {
-    char *err = temp_path(setup->dir, "stderr"), *shell = NULL;
-    if (asprintf(&shell, in ? "exec \"$0\" \"$1\" <\"$2\"" : "exec \"$0\" \"$1\"") < 0) abort();
+    char *err = temp_path(setup->dir, "stderr");
+    char *shell = kept_printf(in ? "exec \"$0\" \"$1\" <\"$2\"" : "exec \"$0\" \"$1\"");
     const char *argv[] = {"sh", "-c", shell, setup->run, program, in, NULL};
     child_t *child = child_start(
         &(child_spec_t){.argv = argv, .env = (const char *const[]){setup->env, NULL}, .dir = setup->dir, .out = err, .err = err});
-    free(shell);
     return child;
 }
 
@@ -126,14 +125,10 @@ static void end(setup_t *setup) {
 }
 
 static void sidecar(setup_t *setup, const char *settings) {
-    char *queues = NULL;
-    if (asprintf(
-            &queues,
-            "{ name = \"email\"; protected_timeout = \"%dms\"; retry_times = %d; roles = [\"dispatcher\", \"monitor\"]; %s }",
-            wait_scaled_ms(PROTECTED_MS), RETRIES, settings) < 0)
-        abort();
+    char *queues = kept_printf(
+        "{ name = \"email\"; protected_timeout = \"%dms\"; retry_times = %d; roles = [\"dispatcher\", \"monitor\"]; %s }",
+        wait_scaled_ms(PROTECTED_MS), RETRIES, settings);
     cluster_sidecar_up(&setup->cluster, (sidecar_t){.queues = queues});
-    free(queues);
 }
 
 /* Checks that the language's producer adds the same bytes to ready and to delayed. */
@@ -150,7 +145,7 @@ static void check_producer(setup_t *setup) {
     if (redis_int(r, "LREM email 1 %b", job.bytes, job.len) != 1) fail(setup, "ready does not hold the producer's bytes");
     char *score = redis_str(r, "ZSCORE email:delayed %b", job.bytes, job.len);
     if (!score) fail(setup, "delayed does not hold the producer's bytes");
-    int64_t in_ms = strtoll(score, NULL, 10) - cluster_ms(r);
+    int64_t in_ms = strtoll(score, NULL, 10) - redis_ms(r);
     cr_expect(in_ms > 60000 - wait_scaled_ms(UP_MS) && in_ms <= 60000, "due in %lld ms, not in a minute", (long long)in_ms);
     redis_ok(r, "DEL email email:delayed");
 }
@@ -249,7 +244,7 @@ static int count_served(const char *language) {
     check_producer(&setup);
     sidecar(&setup, "heartbeat = \"off\";");
     for (int i = 0; i < WORKERS; i++) setup.workers[i] = start(&setup, "worker", NULL);
-    int64_t now = cluster_ms(r);
+    int64_t now = redis_ms(r);
     for (int i = 0; i < JOBS; i++) {
         jobs[i] = make_job(kind_of(i), i);
         if (i % (JOBS / DELAYED) == 1)
@@ -261,8 +256,7 @@ static int count_served(const char *language) {
     if (!wait_for(drained(r) && lines(&setup, "done") >= JOBS - 2, ALL_MS)) fail(&setup, "some job has not ended");
     for (int i = 0; i < WORKERS; i++)
         if (!child_running(setup.workers[i])) fail(&setup, "a worker has ended");
-    int good = count_good(&setup, jobs);
-    return good;
+    return count_good(&setup, jobs);
 }
 
 Test(daemon_workers, python) { cr_assert_eq(count_served("python"), JOBS); }
@@ -277,8 +271,7 @@ Test(daemon_workers, shell) {
 /* Returns the TTL of the only heartbeat; 0 = no heartbeat. */
 static long long beat_ms(redis_t *r) {
     redisReply *keys = redis_do(r, "KEYS *_alive");
-    long long ms = keys->elements == 1 ? redis_int(r, "PTTL %s", keys->element[0]->str) : 0;
-    return ms;
+    return keys->elements == 1 ? redis_int(r, "PTTL %s", keys->element[0]->str) : 0;
 }
 
 /* G5: a worker with a heartbeat keeps its job; after its death another worker gets the job. */

@@ -51,12 +51,6 @@ static inline void expect_type(redisReply *reply, const char *what, const char *
     expect_word(reply, "type");
 }
 
-static inline long long call_now_ms(redis_t *r) {
-    redisReply *reply = redis_do(r, "TIME");
-    long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    return ms;
-}
-
 /* Returns a job's stamp in Redis; .born_us 0 = no stamp. */
 static inline stamp_t stamp_of(redis_t *r, slice_t job) {
     digest_t digest = digest_of(job.data, job.len);
@@ -79,8 +73,7 @@ static inline bool same_stamp(stamp_t a, stamp_t b) {
 /* Returns the number of entries of a list with these bytes. */
 static inline long long in_list(redis_t *r, const char *key, slice_t job) {
     redisReply *reply = redis_do(r, "LPOS %s %b COUNT 0", key, job.data, job.len);
-    long long count = reply->type == REDIS_REPLY_ARRAY ? (long long)reply->elements : 0;
-    return count;
+    return reply->type == REDIS_REPLY_ARRAY ? (long long)reply->elements : 0;
 }
 
 static inline bool is_delayed(redis_t *r, slice_t job) {

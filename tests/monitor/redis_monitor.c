@@ -11,7 +11,7 @@ Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
     until(&d, stamp_of(d.f.r, slice_text("a")).seen);
     long long seen = stamp_of(d.f.r, slice_text("a")).seen;
     until(&d, waiting(&d, "a"));
-    cr_assert_gt(call_now_ms(d.f.r) - seen, 100, "the job was retried before the protected timeout");
+    cr_assert_gt(redis_ms(d.f.r) - seen, 100, "the job was retried before the protected timeout");
     cr_assert_eq(working(&d, "a"), 0);
     expect_reason(&d, "retried", "stalled 1 -");
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
@@ -39,7 +39,7 @@ Test(redis_monitor, a_finished_job_is_left_alone) {
 
 Test(redis_monitor, backoff_puts_a_retry_into_delayed) {
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
-    long long before = call_now_ms(d.f.r);
+    long long before = redis_ms(d.f.r);
     work_on(&d, "a");
     until(&d, is_delayed(d.f.r, slice_text("a")));
     char *score = redis_str(d.f.r, "ZSCORE email:delayed a");
@@ -59,8 +59,8 @@ Test(redis_monitor, a_lost_heartbeat_must_be_missing_in_two_scans) {
                 "\"100ms\"; retry_times = 1; heartbeat = \"*_alive\"; id_path = \"/id\"; } );"});
     redis_ok(d.f.r, "SET 7_alive me");
     work_on(&d, JOB);
-    long long began = call_now_ms(d.f.r);
-    until(&d, call_now_ms(d.f.r) > began + 400);
+    long long began = redis_ms(d.f.r);
+    until(&d, redis_ms(d.f.r) > began + 400);
     cr_assert_eq(working(&d, JOB), 1);
     for (int round = 0; round < 3; round++) { /* missing in one scan only */
         redis_ok(d.f.r, "DEL 7_alive");
@@ -96,8 +96,8 @@ static void expect_worker(const char *kind, const char *expected) {
 
 /* Waits until the monitor has read the heartbeat of an overdue job. */
 static void overdue(setup_t *of) {
-    long long began = call_now_ms(of->f.r);
-    until(of, call_now_ms(of->f.r) > began + 200);
+    long long began = redis_ms(of->f.r);
+    until(of, redis_ms(of->f.r) > began + 200);
     passes(of, 2);
 }
 
@@ -198,8 +198,8 @@ Test(redis_monitor, alive_timeout_ends_an_old_job) {
     open_setup(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
                                                  "\"email\"; protected_timeout = \"1h\"; "
                                                  "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
-    char *old = kept_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7200001),
-         *young = kept_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7000000);
+    char *old = kept_printf("{\"at\":%lld}", redis_ms(d.f.r) - 7200001),
+         *young = kept_printf("{\"at\":%lld}", redis_ms(d.f.r) - 7000000);
     work_on(&d, old);
     work_on(&d, young);
     work_on(&d, "no age");
@@ -361,7 +361,7 @@ Test(redis_monitor, large_batches_find_the_jobs_of_a_long_list, .timeout = 60) {
                (fixture_options_t){.redis = "slice = \"20ms\";",
                                    .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; rotation = 0; }; queues = ( { "
                                              "name = \"email\"; heartbeat = \"off\"; protected_timeout = \"1h\"; } );"});
-    long long now = call_now_ms(d.f.r);
+    long long now = redis_ms(d.f.r);
     for (int i = 0; i < LIVING + STALLED; i++) {
         char job[16];
         snprintf(job, sizeof job, "job%d", i);

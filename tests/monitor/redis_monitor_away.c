@@ -17,7 +17,7 @@ Test(redis_monitor_away, a_job_that_comes_back_keeps_its_retries) {
         for (int scans = 1; scans <= 3; scans++) {
             setup_t d;
             open_setup(&d, (fixture_options_t){.config = WATCHED});
-            long long began = call_now_ms(d.f.r);
+            long long began = redis_ms(d.f.r);
             work_on(&d, "job");
             passes(&d, 1);
             set_stamp(d.f.r, slice_text("job"), (stamp_t){.born_us = 1, .seen = began, .retries = 1, .retried_at = began});
@@ -54,7 +54,7 @@ Test(redis_monitor_away, a_job_that_a_scan_retries_and_sees_again_is_not_in_prog
     setup_t d;
     pthread_t worker;
     open_setup(&d, (fixture_options_t){.config = WATCHED, .proxy = true});
-    long long now = call_now_ms(d.f.r);
+    long long now = redis_ms(d.f.r);
     for (int job = 0; job < JOBS; job++) {
         char name[16];
         snprintf(name, sizeof name, "job%d", job);

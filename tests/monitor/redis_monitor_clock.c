@@ -36,7 +36,7 @@ Test(redis_monitor_clock, a_clock_set_back_leaves_no_job_unwatched) {
         step(&d, -STEPS[i]);
         work_on(&d, "later");
         until(&d, waiting(&d, "ahead") && waiting(&d, "later"));
-        cr_assert_leq(stamp_in(&d, "ahead").retried_at, call_now_ms(d.f.r));
+        cr_assert_leq(stamp_in(&d, "ahead").retried_at, redis_ms(d.f.r));
         take_again(&d, 2);
         until(&d, records(&d) == 4);
         expect_reason(&d, "failed", "retries_exhausted 2 -");
@@ -60,7 +60,7 @@ Test(redis_monitor_clock, a_clock_set_back_keeps_the_count_of_retries) {
         until(&d, records(&d) == 3);
         expect_reason(&d, "failed", "retries_exhausted 2 -");
         redis_ok(d.f.r, "DEL email");
-        until(&d, stamp_in(&d, "done").retried_at <= call_now_ms(d.f.r));
+        until(&d, stamp_in(&d, "done").retried_at <= redis_ms(d.f.r));
         cr_assert_eq(stamp_in(&d, "done").retries, 1);
         close_setup(&d);
     }
@@ -76,7 +76,7 @@ Test(redis_monitor_clock, a_lost_heartbeat_is_noticed_after_the_clock_is_set_bac
         work_on(&d, LIVING);
         until(&d, stamp_in(&d, LOST).seen && stamp_in(&d, LIVING).seen);
         stamp_t noted = stamp_in(&d, LOST);
-        noted.missing = call_now_ms(d.f.r) + STEPS[i]; /* a scan noted this while the clock was ahead */
+        noted.missing = redis_ms(d.f.r) + STEPS[i]; /* a scan noted this while the clock was ahead */
         set_stamp(d.f.r, slice_text(LOST), noted);
         redis_ok(d.f.r, "DEL 1_alive");
         until(&d, waiting(&d, LOST));
@@ -99,15 +99,15 @@ Test(redis_monitor_clock, a_clock_set_back_keeps_the_alive_timeout) {
         setup_t d;
         open_stepped(&d, HEARTBEATS("alive_timeout = \"300ms\"; alive_kills = true;"));
         redis_ok(d.f.r, "MSET 1_alive me 2_alive me");
-        redis_ok(d.f.r, "HSET sidecar:email:meta life %lld", (long long)(call_now_ms(d.f.r) + STEPS[i]) * 1000); /* of 0.1.0 */
+        redis_ok(d.f.r, "HSET sidecar:email:meta life %lld", (long long)(redis_ms(d.f.r) + STEPS[i]) * 1000); /* of 0.1.0 */
         step(&d, STEPS[i]);
         work_on(&d, AHEAD);
         until(&d, stamp_in(&d, AHEAD).seen);
         step(&d, -STEPS[i]);
         work_on(&d, LATER);
-        long long came = call_now_ms(d.f.r);
+        long long came = redis_ms(d.f.r);
         until(&d, records(&d) == 2);
-        cr_assert_geq(call_now_ms(d.f.r) - came, 300, "a job was ended before its alive timeout");
+        cr_assert_geq(redis_ms(d.f.r) - came, 300, "a job was ended before its alive timeout");
         expect_reason(&d, "failed", "alive_timeout 1 -");
         cr_assert_eq(count(&d, "EXISTS email"), 0);
         close_setup(&d);
@@ -133,7 +133,7 @@ Test(redis_monitor_clock, a_step_forward_and_back_retries_each_job_once) {
             char text[16];
             snprintf(text, sizeof text, "%d", job);
             stamp_t stamp = stamp_in(&d, text);
-            cr_assert(working(&d, text) == 1 && stamp.retries == 1 && stamp.seen && stamp.seen <= call_now_ms(d.f.r), "%s", text);
+            cr_assert(working(&d, text) == 1 && stamp.retries == 1 && stamp.seen && stamp.seen <= redis_ms(d.f.r), "%s", text);
         }
         close_setup(&d);
     }

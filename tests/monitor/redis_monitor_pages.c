@@ -43,9 +43,9 @@ static void begin(void) {
     cr_assert(scan_begin(&d.scan, mono_now()));
 }
 
-static outcome_t request(setup_t *of, bool more) {
-    const call_t call = fixture_call(&of->f, NULL);
-    return pages_request(of->pages, &call, &of->scan, more);
+static outcome_t request(bool more) {
+    const call_t call = fixture_call(&d.f, NULL);
+    return pages_request(d.pages, &call, &d.scan, more);
 }
 
 static outcome_t read_reply(void) {
@@ -53,16 +53,20 @@ static outcome_t read_reply(void) {
     return pages_read_reply(d.pages, &call, &d.scan);
 }
 
-/* Reads a whole scan as the monitor does. Returns the number of pages judged without a request in flight. */
+/* The next page of the scan under way: sends requests and reads replies as the monitor does. NULL: the scan has read all. */
+static const stamped_page_t *next_page(void) {
+    while (!pages_empty(d.pages) || scan_entries_wanted(&d.scan)) {
+        cr_assert_eq(request(true), OUTCOME_OK, "%s", d.f.error.text);
+        if (pages_ready(d.pages)) return pages_ready(d.pages);
+        cr_assert_eq(read_reply(), OUTCOME_OK, "%s", d.f.error.text);
+    }
+    return NULL;
+}
+
+/* Reads a whole scan. Returns the number of pages judged without a request in flight. */
 static int whole_scan(int first) {
     int next = first, idle = 0;
-    do {
-        cr_assert_eq(request(&d, true), OUTCOME_OK, "%s", d.f.error.text);
-        const stamped_page_t *stamped = pages_ready(d.pages);
-        if (!stamped) {
-            cr_assert_eq(read_reply(), OUTCOME_OK, "%s", d.f.error.text);
-            continue;
-        }
+    for (const stamped_page_t *stamped; (stamped = next_page()); pages_done(d.pages)) {
         idle += !pages_in_flight(d.pages);
         for (size_t i = 0; i < stamped->page.count; i++, next++) {
             char expected[16];
@@ -73,8 +77,7 @@ static int whole_scan(int first) {
             cr_assert_eq(stamped->stamps[i].born_us, next % 7 == 0 ? next : 0, "an entry has another job's stamp");
         }
         cr_assert(stamped->now_us >= d.scan.status.now * 1000);
-        pages_done(d.pages);
-    } while (!pages_empty(d.pages) || scan_entries_wanted(&d.scan));
+    }
     cr_assert_eq(next - first, JOBS);
     return idle;
 }
@@ -111,22 +114,22 @@ Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
         open_setup(steps % 2 ? ROTATED : 0);
         begin();
         for (int i = 0; i < steps / 2; i++) {
-            cr_assert_eq(request(&d, true), OUTCOME_OK);
+            cr_assert_eq(request(true), OUTCOME_OK);
             if (pages_ready(d.pages))
                 pages_done(d.pages);
             else
                 cr_assert_eq(read_reply(), OUTCOME_OK);
         }
-        cr_assert_eq(request(&d, true), OUTCOME_OK);
+        cr_assert_eq(request(true), OUTCOME_OK);
         const call_t call = fixture_call(&d.f, NULL);
         pages_drop(d.pages, &call);
         cr_assert(pages_empty(d.pages) && !pages_in_flight(d.pages) && !pages_ready(d.pages));
         char *tail = redis_str(d.f.r, "LINDEX email:backup -1");
         scan_reset(&d.scan);
         begin();
-        cr_assert_eq(request(&d, true), OUTCOME_OK);
+        cr_assert_eq(request(true), OUTCOME_OK);
         cr_assert_eq(read_reply(), OUTCOME_OK);
-        cr_assert_eq(request(&d, false), OUTCOME_OK);
+        cr_assert_eq(request(false), OUTCOME_OK);
         while (!pages_ready(d.pages)) cr_assert_eq(read_reply(), OUTCOME_OK);
         cr_assert_str_eq(pages_ready(d.pages)->page.entries[0].bytes.data, tail, "%d steps", steps);
         close_setup();
@@ -139,9 +142,9 @@ Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     backup_status_t status = {.entries = JOBS, .now = 1};
     scan_take_status(&d.scan, &status, mono_now());
     cr_assert(scan_begin(&d.scan, mono_now()));
-    cr_assert_eq(request(&d, true), OUTCOME_OK);
+    cr_assert_eq(request(true), OUTCOME_OK);
     cr_assert_eq(read_reply(), OUTCOME_OK);
-    cr_assert_eq(request(&d, true), OUTCOME_OK);
+    cr_assert_eq(request(true), OUTCOME_OK);
     const call_t call = fixture_call(&d.f, NULL);
     cr_assert_eq(pages_read_all(d.pages, &call, &d.scan), OUTCOME_REFUSED);
     cr_assert_not_null(strstr(d.f.error.text, "WRONGTYPE"));
@@ -156,17 +159,10 @@ Test(redis_monitor_pages, a_list_is_read_without_rotation_once_redis_is_full) {
     open_setup(ROTATED);
     begin();
     int seen = 0;
-    do {
-        cr_assert_eq(request(&d, true), OUTCOME_OK, "%s", d.f.error.text);
-        const stamped_page_t *stamped = pages_ready(d.pages);
-        if (!stamped) {
-            cr_assert_eq(read_reply(), OUTCOME_OK, "%s", d.f.error.text);
-            continue;
-        }
+    for (const stamped_page_t *stamped; (stamped = next_page()); pages_done(d.pages)) {
         seen += (int)stamped->page.count;
-        pages_done(d.pages);
         if (seen >= JOBS / 4) redis_ok(d.f.r, "CONFIG SET maxmemory 1");
-    } while (!pages_empty(d.pages) || scan_entries_wanted(&d.scan));
+    }
     cr_assert(scan_pass(&d.scan)->in_place);
     cr_assert_eq(seen, JOBS);
     cr_assert_eq(fixture_log_count("redis is full"), 1);
@@ -180,13 +176,7 @@ static int held_of_large(const char *large, size_t len, int count) {
     digest_t expected = digest_of(large, len);
     scan_take_status(&d.scan, &status, mono_now());
     cr_assert(scan_begin(&d.scan, mono_now()));
-    do {
-        cr_assert_eq(request(&d, true), OUTCOME_OK, "%s", d.f.error.text);
-        const stamped_page_t *stamped = pages_ready(d.pages);
-        if (!stamped) {
-            cr_assert_eq(read_reply(), OUTCOME_OK, "%s", d.f.error.text);
-            continue;
-        }
+    for (const stamped_page_t *stamped; (stamped = next_page()); pages_done(d.pages)) {
         cr_assert_leq(stamped->page.held, len > PAGES_BYTES ? len : PAGES_BYTES);
         for (size_t i = 0; i < stamped->page.count; i++) {
             const entry_t *entry = &stamped->page.entries[i];
@@ -196,8 +186,7 @@ static int held_of_large(const char *large, size_t len, int count) {
             cr_assert_arr_eq(entry->digest.bytes, expected.bytes, DIGEST_BYTES);
             cr_assert(!entry->bytes.data || memcmp(entry->bytes.data, large, len) == 0);
         }
-        pages_done(d.pages);
-    } while (!pages_empty(d.pages) || scan_entries_wanted(&d.scan));
+    }
     cr_assert_eq(seen, count);
     scan_end(&d.scan, mono_now());
     return held;
@@ -229,17 +218,10 @@ static void expect_limited(int large, int large_count) {
     scan_take_status(&d.scan, &status, mono_now());
     cr_assert(scan_begin(&d.scan, mono_now()));
     size_t seen = 0;
-    do {
-        cr_assert_eq(request(&d, true), OUTCOME_OK, "%s", d.f.error.text);
-        const stamped_page_t *stamped = pages_ready(d.pages);
-        if (!stamped) {
-            cr_assert_eq(read_reply(), OUTCOME_OK, "%s", d.f.error.text);
-            continue;
-        }
+    for (const stamped_page_t *stamped; (stamped = next_page()); pages_done(d.pages)) {
         cr_assert_leq((long long)stamped->page.bytes, BACKUP_RANGE_BYTES + large + 8);
         seen += stamped->page.count;
-        pages_done(d.pages);
-    } while (!pages_empty(d.pages) || scan_entries_wanted(&d.scan));
+    }
     cr_assert_eq((int)seen, JOBS + large_count);
 }
 

@@ -67,9 +67,3 @@ static inline void expect_reply(redisReply *reply, const char *kind, const char 
     if (b) cr_assert_str_eq(word(reply, 2), b);
     freeReplyObject(reply);
 }
-
-static inline long long server_now_us(redis_t *r) {
-    redisReply *reply = redis_do(r, "TIME");
-    long long now = strtoll(reply->element[0]->str, NULL, 10) * 1000000 + strtoll(reply->element[1]->str, NULL, 10);
-    return now;
-}

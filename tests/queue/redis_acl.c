@@ -54,8 +54,7 @@ static long long copies_of(redis_t *r, const char *job) {
 
 static bool in_progress(redis_t *r, const char *job) {
     redisReply *backup = redis_do(r, "LPOS email:backup %s COUNT 0", job), *ready = redis_do(r, "LPOS email %s COUNT 0", job);
-    bool found = backup->elements || ready->elements;
-    return found;
+    return backup->elements || ready->elements;
 }
 
 /* The findings of preflight with the current rights; the text is owned. */

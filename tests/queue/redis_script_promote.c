@@ -27,7 +27,7 @@ Test(redis_script_promote, never_early) {
     for (int round = 0; round < 20; round++) {
         ask_t ask = ask_new();
         ask.unit = units[round % 2];
-        double due_us = (double)server_now_us(f.r) + 1000 + 97 * round; /* falls between two ms */
+        double due_us = (double)redis_us(f.r) + 1000 + 97 * round; /* falls between two ms */
         redis_ok(f.r, "ZADD email:delayed %.17g job", due_us * per_us[round % 2]);
         for (long long moved = 0; !moved;) {
             redisReply *reply = promote(&f, ask);
@@ -42,7 +42,7 @@ Test(redis_script_promote, never_early) {
 
 Test(redis_script_promote, odd_scores) {
     redis_ok(f.r, "ZADD email:delayed -inf e -1.5e300 d -7 c -0.5 b 0 a 0.25 f 1e-320 g +inf never 1e300 far");
-    double soon = (double)server_now_us(f.r) / 1e3 + 3600e3;
+    double soon = (double)redis_us(f.r) / 1e3 + 3600e3;
     redis_ok(f.r, "ZADD email:delayed %.17g hour %.17g seconds", soon, soon / 1e3);
     redisReply *reply = promote(&f, ask_new());
     cr_assert_str_eq(word(reply, 3), "-inf");
@@ -332,8 +332,8 @@ static void add_job(history_t *h) {
     for (int i = 0; i < tail; i++) job[len++] = (char)draw(h, 256);
     switch (draw(h, 6)) {
     case 0: snprintf(score, sizeof score, "%s", odd[draw(h, 6)]); break;
-    case 1: snprintf(score, sizeof score, "%lld", server_now_us(h->f->r) / 1000 + 3600000); break;
-    case 2: snprintf(score, sizeof score, "%.17g", (double)server_now_us(h->f->r) / 1000 + 2); break;
+    case 1: snprintf(score, sizeof score, "%lld", redis_us(h->f->r) / 1000 + 3600000); break;
+    case 2: snprintf(score, sizeof score, "%.17g", (double)redis_us(h->f->r) / 1000 + 2); break;
     default: snprintf(score, sizeof score, "%d", (int)draw(h, 40) - 20); break;
     }
     redis_ok(h->f->r, "ZADD email:delayed %s %b", score, job, (size_t)len);

@@ -5,7 +5,7 @@ static fixture_t f;
 SUITE(redis_script_settle, f = fixture_start(NULL); lay_out(f.r), fixture_stop(&f));
 
 Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
-    long long before = call_now_ms(f.r);
+    long long before = redis_ms(f.r);
     settled(f.r, ask_new(), 1);
     redis_expect(f.r, JOB, "RPOP email"); /* the next worker takes this job */
     redis_expect(f.r, "other", "RPOP email");
@@ -15,7 +15,7 @@ Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
     expect_field(f.r, "kind", "retried");
     expect_field(f.r, "error", NULL);
     char *at = field(f.r, "at");
-    cr_assert(strtoll(at, NULL, 10) >= before && strtoll(at, NULL, 10) <= call_now_ms(f.r));
+    cr_assert(strtoll(at, NULL, 10) >= before && strtoll(at, NULL, 10) <= redis_ms(f.r));
     char *bytes = redis_str(f.r, "HGET sidecar:email:meta bytes");
     cr_assert_eq(strtoll(bytes, NULL, 10), 13 + 7 + 10, "at, kind, payload");
     refused(f.r, ask_new(), "changed"); /* a lost reply, sent again */
@@ -46,10 +46,10 @@ Test(redis_script_settle, a_delayed_retry_is_never_early) {
         ask.unit = rows[i].unit;
         ask.delay = "1501";
         lay_out(f.r);
-        double before = (double)call_now_ms(f.r);
+        double before = (double)redis_ms(f.r);
         settled(f.r, ask, 1);
         double due = score(f.r) / rows[i].per_ms;
-        cr_assert(due >= before + 1501 - 0.01 && due <= (double)call_now_ms(f.r) + 1501.01, "%f", due - before);
+        cr_assert(due >= before + 1501 - 0.01 && due <= (double)redis_ms(f.r) + 1501.01, "%f", due - before);
         cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
         cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2);
     }

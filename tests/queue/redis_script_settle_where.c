@@ -85,11 +85,11 @@ Test(redis_script_settle_where, a_dead_letter_is_noted_in_recorded) {
     ask_t ask = ask_end();
     ask.dlq = "email:dead";
     ask.recorded = "sidecar:email:recorded";
-    long long before = call_now_ms(f.r);
+    long long before = redis_ms(f.r);
     settled(f.r, ask, 1);
     char *sha1 = redis_str(f.r, "EVAL %s 0 %s", "return redis.sha1hex(ARGV[1])", JOB);
     char *when = redis_str(f.r, "ZSCORE sidecar:email:recorded %s", sha1);
-    cr_assert(when && strtoll(when, NULL, 10) >= before && strtoll(when, NULL, 10) <= call_now_ms(f.r));
+    cr_assert(when && strtoll(when, NULL, 10) >= before && strtoll(when, NULL, 10) <= redis_ms(f.r));
     redis_expect(f.r, JOB, "LINDEX email:dead 0");
     lay_out(f.r);
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");

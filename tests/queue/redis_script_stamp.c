@@ -35,7 +35,7 @@ TestSuite(redis_script_push_marker, .init = suite_start, .fini = suite_stop);
 TestSuite(redis_script_prune, .init = suite_start, .fini = suite_stop);
 
 Test(redis_script_stamp, gives_each_stamp_its_own_life) {
-    long long before = call_now_ms(f.r);
+    long long before = redis_ms(f.r);
     stamp_change_t changes[BACKUP_PAGE];
     digest_t digests[BACKUP_PAGE];
     for (int i = 0; i < BACKUP_PAGE; i++) {
@@ -69,10 +69,10 @@ Test(redis_script_stamp, a_birth_has_the_present_time_and_the_next_number) {
                 {"", 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redis_ok(f.r, "HSET sidecar:email:meta life %b", rows[i].life, strlen(rows[i].life));
-        long long before = call_now_ms(f.r);
+        long long before = redis_ms(f.r);
         change(&f, rows[i].life, NONE, begun(1), 1);
         int64_t born_us = stamp_of(f.r, slice_text(rows[i].life)).born_us;
-        cr_expect(born_us / 1000 >= before && born_us / 1000 <= call_now_ms(f.r), "row %zu: %lld", i, (long long)born_us);
+        cr_expect(born_us / 1000 >= before && born_us / 1000 <= redis_ms(f.r), "row %zu: %lld", i, (long long)born_us);
         cr_expect_eq(born_us % 1000, rows[i].number, "row %zu", i);
         char *life = redis_str(f.r, "HGET sidecar:email:meta life");
         cr_expect_eq(strtoll(life, NULL, 10), born_us, "row %zu", i);
@@ -132,8 +132,7 @@ static redisReply *push_marker(redis_t *r, const char *token, const char *n, con
     eval_t call = call_begin(&script_push_marker, "3");
     call_text(&call, LOCK), call_text(&call, "email:backup"), call_text(&call, "sidecar:email:sentinel");
     call_text(&call, token), call_text(&call, n), call_text(&call, random), call_text(&call, sentinel);
-    redisReply *reply = call_end(&call, r);
-    return reply;
+    return call_end(&call, r);
 }
 
 #define RANDOM "0123456789abcdef0123456789abcdef"

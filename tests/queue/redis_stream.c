@@ -77,7 +77,7 @@ Test(redis_stream, trim_forgets_an_auditor_silent_for_a_week) {
 Test(redis_stream, trim_keeps_young_records_and_min_records) {
     f = fixture_start_locked();
     ask_t ask = ask_new();
-    long long now = server_ms(f.r), wait_ms;
+    long long now = redis_ms(f.r), wait_ms;
     ask.retain = 60000;
     redis_ok(f.r, "XADD " STREAM " %lld-1 event abc", now - 70000);
     redis_ok(f.r, "XADD " STREAM " %lld-1 event abc", now - 30000);
@@ -256,7 +256,7 @@ Test(redis_stream, reads_where_streams_begin_and_end) {
     redis_ok(f.r, "HSET " META " trimmed %s", "1-2");
     redis_ok(f.r, "LPUSH sidecar:sms:failures x");
     cr_assert_eq(stream_read_ends(f.conn, f.keys, NULL, looks, &now_ms, &f.error), OUTCOME_OK);
-    cr_assert(llabs(now_ms - server_ms(f.r)) < 60000);
+    cr_assert(llabs(now_ms - redis_ms(f.r)) < 60000);
     cr_assert(!looks[0].error && looks[0].length == 3);
     cr_assert_str_eq(looks[0].first, "1-3");
     cr_assert_str_eq(looks[0].last, "1-5");

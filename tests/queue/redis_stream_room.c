@@ -50,7 +50,7 @@ Test(redis_stream_room, above_the_limit_copied_entries_are_trimmed_at_any_age) {
         ask_t ask = ask_new();
         ask.retain = 3600000, ask.room = row->room, ask.records = row->records, ask.copies = row->copies;
         redis_ok(f.r, "DEL " STREAM " " AUDITORS " " META);
-        long long now = server_ms(f.r);
+        long long now = redis_ms(f.r);
         add_old_and_young(&f, now);
         add_auditor_at(&f, "a", row->first, now, row->first_ago_ms);
         add_auditor_at(&f, "b", row->second, now, 0);
@@ -67,7 +67,7 @@ Test(redis_stream_room, above_the_limit_copied_entries_are_trimmed_at_any_age) {
         cr_expect_eq(early && strtoll(early, NULL, 10) >= now, row->early > 0, "%s: trimmed_early %s", row->what, early);
     }
     redis_ok(f.r, "DEL " STREAM " " AUDITORS " " META);
-    add_old_and_young(&f, server_ms(f.r));
+    add_old_and_young(&f, redis_ms(f.r));
     acknowledge_all(&f);
     ask_t ask = ask_new();
     ask.room = 0, ask.token = "other";

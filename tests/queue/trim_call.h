@@ -54,16 +54,10 @@ static inline void expect_kind(fixture_t *f, ask_t ask, const char *kind, const 
     cr_assert_str_eq(before, after, "%s, but the data changed", kind);
 }
 
-static inline long long server_ms(redis_t *r) {
-    redisReply *reply = redis_do(r, "TIME");
-    long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    return ms;
-}
-
 /* Adds an auditor that acknowledged `position` `ago_ms` ago. */
 static inline void add_auditor(fixture_t *f, const char *instance, const char *position, long long ago_ms) {
     redis_ok(f->r, "EVAL %s 1 " AUDITORS " %s %s %lld", "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. ARGV[3])",
-             instance, position, server_ms(f->r) - ago_ms);
+             instance, position, redis_ms(f->r) - ago_ms);
 }
 
 /* Acknowledges the whole stream. */

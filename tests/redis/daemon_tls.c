@@ -112,10 +112,8 @@ Test(daemon_tls, certificate_that_expires_is_named_in_the_log_and_its_renewal_ne
 }
 
 static const daemon_output_t *run_cli(const daemon_t *d, const char *const *args) {
-    char *audit = NULL;
-    if (asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)) < 0) abort();
+    char *audit = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d));
     const daemon_output_t *output = daemon_run_argv(&(daemon_options_t){.env = (const char *const[]){audit, NULL}}, args);
-    free(audit);
     return output;
 }
 

@@ -48,8 +48,7 @@ static outcome_t renew(const nodes_t *nodes, const config_t *config, size_t node
     scoped(keyspace_drop) keyspace_t *keys = keyspace_new(config);
     cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
     const lock_call_t call = {.conn = conn, .keys = keys, .token = token, .ttl_ms = 60000, .error = &error};
-    outcome_t outcome = lock_renew_asking(&call);
-    return outcome;
+    return lock_renew_asking(&call);
 }
 
 Test(redis_cluster_acl, asking_renews_the_lock_while_its_slot_is_moved, .timeout = 60) {

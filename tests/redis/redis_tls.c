@@ -11,12 +11,11 @@
 
 static tls_fixture_t f;
 
-static char *trust(const char *more) { return mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; %s", f.dir, more); }
+static char *trust(const char *more) { return kept_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; %s", f.dir, more); }
 
 static void expect(const char *host, int port, const char *more, const char *expected) {
     char *settings = trust(more);
     tls_expect(more, host, port, settings, expected);
-    free(settings);
 }
 
 SUITE(redis_tls, , tls_stop(&f));
@@ -56,7 +55,6 @@ Test(redis_tls, death_of_a_server_in_use_does_not_ask_for_a_client_certificate) 
         cr_assert_null(strstr(client.error.text, "certificate"), "%s", client.error.text);
         cr_assert_not_null(strstr(client.error.text, "the server closed the connection"), "%s", client.error.text);
         tls_client_free(&client);
-        free(settings);
         tls_stop(&f);
     }
 }
@@ -99,7 +97,6 @@ Test(redis_tls, version_and_end_of_the_certificate_are_known) {
     expect("localhost", server_tls_port(f.server), "tls_min = \"1.3\";", "does not speak TLS 1.3: set redis.tls_min to 1.2");
     redis_ok(f.r, "CONFIG SET tls-protocols TLSv1.3");
     expect("localhost", server_tls_port(f.server), "tls_min = \"1.3\";", NULL);
-    free(settings);
 }
 
 Test(redis_tls, files_that_cannot_be_used_are_named) {
@@ -168,7 +165,6 @@ Test(redis_tls, stream_cut_at_any_place_is_a_loss_and_the_next_connect_succeeds,
         conn_close(client.conn);
     }
     tls_client_free(&client);
-    free(settings);
     relay_stop(relay);
 }
 
@@ -193,7 +189,6 @@ Test(redis_tls, replies_of_all_sizes_arrive_without_another_byte) {
         }
     }
     tls_client_free(&client);
-    free(settings);
 }
 
 /* Requests to a TLS session whose keys the other side renews again and again. (RFC 8446, 4.6.3) */
@@ -220,7 +215,6 @@ Test(redis_tls, renewed_keys_lose_no_byte) {
     }
     cr_assert_eq(relay_renewals(relay), ROUNDS);
     tls_client_free(&client);
-    free(settings);
     relay_stop(relay);
 }
 

@@ -80,6 +80,5 @@ char *audit_case_plan(const char *path, const char *sql) {
 
 int64_t audit_case_count(const char *path, const char *sql) {
     char *text = audit_case_sql(path, sql);
-    int64_t count = strtoll(text, NULL, 10);
-    return count;
+    return strtoll(text, NULL, 10);
 }

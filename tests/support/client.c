@@ -57,6 +57,16 @@ long long redis_int(redis_t *r, const char *format, ...) {
     return value;
 }
 
+long long redis_us(redis_t *r) {
+    redisReply *reply = redis_do(r, "TIME");
+    cr_assert_eq(reply->type, REDIS_REPLY_ARRAY);
+    long long us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 + strtoll(reply->element[1]->str, NULL, 10);
+    freeReplyObject(reply);
+    return us;
+}
+
+long long redis_ms(redis_t *r) { return redis_us(r) / 1000; }
+
 /* A copy of the text of a reply, NULL for nil; frees the reply. */
 static char *take_text(redisReply *reply, const char *format) {
     bool text = reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS || reply->type == REDIS_REPLY_ERROR;

@@ -18,6 +18,9 @@ void redis_close(redis_t *r);
 redisReply *redis_do(redis_t *r, const char *format, ...);
 /* Returns the integer reply. */
 long long redis_int(redis_t *r, const char *format, ...);
+/* Returns Redis's time, in ms and in us. */
+long long redis_ms(redis_t *r);
+long long redis_us(redis_t *r);
 /* Returns the string or status reply; NULL for nil. */
 char *redis_str(redis_t *r, const char *format, ...);
 /* Fails the test on an error reply; ignores any other reply. */

@@ -98,21 +98,18 @@ daemon_t *cluster_sidecar_up(cluster_t *cluster, sidecar_t spec) {
 }
 
 int cluster_crash(const cluster_t *cluster, sidecar_t spec, const char *point) {
-    char *variable = NULL, *config = cluster_config(cluster, spec);
-    if (asprintf(&variable, "QS_CRASH_AT=%s", point) < 0) abort();
+    char *config = cluster_config(cluster, spec);
+    char *variable = kept_printf("QS_CRASH_AT=%s", point);
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
     int code = daemon_wait_exit(d, DEATH_MS).code;
     daemon_free(d);
-    free(variable);
     return code;
 }
 
 const daemon_output_t *cluster_status(const daemon_t *d, const char *config) {
-    char *audit = NULL;
-    if (asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)) < 0) abort();
+    char *audit = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d));
     const daemon_options_t options = {.env = (const char *const[]){audit, NULL}};
     const daemon_output_t *output = daemon_run_argv(&options, (const char *const[]){"status", "-c", config, "-o", "json", NULL});
-    free(audit);
     return output;
 }
 
@@ -152,18 +149,8 @@ daemon_t *cluster_await_leader(cluster_t *cluster, const char *name, const daemo
     return leader;
 }
 
-int64_t cluster_us(redis_t *r) {
-    redisReply *reply = redis_do(r, "TIME");
-    cr_assert_eq(reply->type, REDIS_REPLY_ARRAY);
-    int64_t us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 + strtoll(reply->element[1]->str, NULL, 10);
-    freeReplyObject(reply);
-    return us;
-}
-
-int64_t cluster_ms(redis_t *r) { return cluster_us(r) / 1000; }
-
 int64_t cluster_delay(redis_t *r, const char *queue, const char *job, int64_t delay_ms) {
-    int64_t due = cluster_ms(r) + delay_ms;
+    int64_t due = redis_ms(r) + delay_ms;
     redis_ok(r, "ZADD %s:delayed %lld %s", queue, (long long)due, job);
     return due;
 }
@@ -186,7 +173,7 @@ int64_t cluster_round(cluster_t *cluster, const char *queue, int delay_ms) {
     snprintf(job, sizeof(job), "round %d of %s", ++number, queue);
     int64_t due = cluster_delay(cluster->r, queue, job, delay_ms);
     char *got = cluster_take(cluster->r, queue, delay_ms + ROUND_MS);
-    int64_t late = cluster_ms(cluster->r) - due;
+    int64_t late = redis_ms(cluster->r) - due;
     if (!got) cluster_fail(cluster, "a job was not promoted");
     cr_assert_str_eq(got, job);
     cr_assert_geq(late, 0, "%s came %lld ms early", job, (long long)-late);

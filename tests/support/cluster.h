@@ -73,9 +73,6 @@ bool cluster_says(const daemon_t *d, const char *one, const char *two);
 /* Prints the logs of all sidecars and fails the test. */
 void cluster_fail(const cluster_t *cluster, const char *why);
 
-/* Redis's time in ms and in us. */
-int64_t cluster_ms(redis_t *r);
-int64_t cluster_us(redis_t *r);
 /* Adds a job to <queue>:delayed, due delay_ms from now by Redis's clock; returns the due time in ms. */
 int64_t cluster_delay(redis_t *r, const char *queue, const char *job, int64_t delay_ms);
 /* Takes a job from ready by BRPOP; returns the job, or NULL after timeout_ms (scaled). */

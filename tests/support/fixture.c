@@ -118,12 +118,10 @@ void fixture_capture_log(void) {
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     cr_assert(real >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
     close(fd);
-    free(path);
 }
 
 char *fixture_log(void) {
     char *path = log_path(), *text = temp_read(path);
-    free(path);
     return text;
 }
 

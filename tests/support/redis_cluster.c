@@ -24,8 +24,7 @@ static bool living(const nodes_t *nodes, size_t node) { return nodes->servers[no
 
 static char *node_id(const nodes_t *nodes, size_t node) {
     scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
-    char *id = redis_str(r, "CLUSTER MYID");
-    return id;
+    return redis_str(r, "CLUSTER MYID");
 }
 
 /* The port of the primary of a slot, as one node believes; 0 = nobody. */
@@ -62,8 +61,7 @@ static size_t index_of_port(const nodes_t *nodes, long long port) {
 static bool says(const nodes_t *nodes, size_t node, const char *command, const char *text) {
     scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     char *answer = redis_str(r, command);
-    bool found = strstr(answer, text) != NULL;
-    return found;
+    return strstr(answer, text) != NULL;
 }
 
 static bool all_good(const nodes_t *nodes) {
@@ -128,8 +126,7 @@ unsigned nodes_slot(nodes_t *nodes, const char *key) {
     size_t node = 0;
     while (!living(nodes, node)) node++;
     scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
-    unsigned slot = (unsigned)redis_int(r, "CLUSTER KEYSLOT %s", key);
-    return slot;
+    return (unsigned)redis_int(r, "CLUSTER KEYSLOT %s", key);
 }
 
 size_t nodes_owner(nodes_t *nodes, unsigned slot) {
@@ -240,8 +237,7 @@ long long nodes_move_keys(nodes_t *nodes, unsigned slot, size_t to, int count) {
     for (size_t i = 0; i < keys->elements; i++)
         redis_ok(r, "MIGRATE 127.0.0.1 %d %b 0 5000", server_port(nodes->servers[to]), keys->element[i]->str,
                  keys->element[i]->len);
-    long long left = redis_int(r, "CLUSTER COUNTKEYSINSLOT %u", slot);
-    return left;
+    return redis_int(r, "CLUSTER COUNTKEYSINSLOT %u", slot);
 }
 
 void nodes_move_finish(nodes_t *nodes, unsigned slot, size_t to) {

@@ -132,8 +132,7 @@ Test(redis_support_server, freezes_and_thaws) {
 
 static long long server_seconds(redis_t *r) {
     redisReply *reply = redis_do(r, "TIME");
-    long long seconds = strtoll(reply->element[0]->str, NULL, 10);
-    return seconds;
+    return strtoll(reply->element[0]->str, NULL, 10);
 }
 
 Test(redis_support_clock, steps_an_hour_both_ways) {

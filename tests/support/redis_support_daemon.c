@@ -10,12 +10,10 @@
 
 /* Writes a script that daemon_start then runs in place of the sidecar. */
 static void stand_in(const char *script) {
-    char *text = NULL;
-    cr_assert_gt(asprintf(&text, "#!/bin/sh\n%s\n", script), 0);
+    char *text = kept_printf("#!/bin/sh\n%s\n", script);
     char *path = temp_file("stand-in", text);
     chmod(path, 0700);
     setenv("QS_DAEMON", path, 1);
-    free(text);
 }
 
 /* Logs its arguments, its config and signals; runs until SIGTERM. */

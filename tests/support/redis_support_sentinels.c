@@ -5,8 +5,7 @@
 static bool has_role(sentinels_t *s, int server, const char *role) {
     scoped(redis_drop) redis_t *r = redis_open(s->servers[server]);
     redisReply *reply = redis_do(r, "ROLE");
-    bool has = reply->type == REDIS_REPLY_ARRAY && strcmp(reply->element[0]->str, role) == 0;
-    return has;
+    return reply->type == REDIS_REPLY_ARRAY && strcmp(reply->element[0]->str, role) == 0;
 }
 
 Test(redis_support_sentinels, fail_over_by_command_by_kill_and_by_freeze) {

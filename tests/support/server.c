@@ -169,14 +169,12 @@ static char *server_absolute(const char *binary) {
 
 /* "Redis server v=6.2.14 ..." -> 6; 0: the program does not run. */
 static int program_major(const char *program) {
-    char *command = NULL;
     int major = 0;
-    if (asprintf(&command, "'%s' --version 2>/dev/null", program) < 0) abort();
+    char *command = kept_printf("'%s' --version 2>/dev/null", program);
     FILE *out = popen(command, "r");
     cr_assert_not_null(out);
     if (fscanf(out, "%*[^=]=%d", &major) != 1) major = 0;
     pclose(out);
-    free(command);
     return major;
 }
 

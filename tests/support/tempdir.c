@@ -96,11 +96,7 @@ const char *temp_root(void) {
     return root;
 }
 
-char *temp_path(const char *dir, const char *name) {
-    char *path = NULL;
-    if (asprintf(&path, "%s/%s", dir, name) < 0) abort();
-    return kept(path);
-}
+char *temp_path(const char *dir, const char *name) { return kept_printf("%s/%s", dir, name); }
 
 char *temp_dir(const char *name) {
     static int number;

@@ -109,10 +109,9 @@ static void run_alone(program_t program, const char *texts[INTERFACE_COUNT]) {
         cr_assert(wait_for(upgrade_lua(s.r, HANDLED[i]), UPGRADE_MS), "never came: %s", HANDLED[i]);
     const char *log = daemon_audit_path(leader);
     await(&s, audit_log_rows(log) == 3);
-    char *ref = audit_log_word(log, "SELECT ref FROM events WHERE kind = 'failed' AND queue = 'q'"), *names = NULL;
-    if (asprintf(&names, "LOG=%s CONFIG=%s REF=%s PORT=%d QUEUE_SIDECAR_AUDIT_PATH=%s; export QUEUE_SIDECAR_AUDIT_PATH;", log,
-                 daemon_config_path(leader), ref, port, log) < 0)
-        abort();
+    char *ref = audit_log_word(log, "SELECT ref FROM events WHERE kind = 'failed' AND queue = 'q'");
+    char *names = kept_printf("LOG=%s CONFIG=%s REF=%s PORT=%d QUEUE_SIDECAR_AUDIT_PATH=%s; export QUEUE_SIDECAR_AUDIT_PATH;",
+                              log, daemon_config_path(leader), ref, port, log);
     const daemon_output_t *done = upgrade_shell(program, "%s \"$PROGRAM\" audit requeue $REF -c $CONFIG", names);
     cr_assert_eq(done->code, 0, "%s", done->err);
     await(&s, audit_log_int(log, "SELECT count(*) FROM events WHERE kind = 'requeued'") == 1);
@@ -125,7 +124,6 @@ static void run_alone(program_t program, const char *texts[INTERFACE_COUNT]) {
     daemon_terminate(standby, UPGRADE_MS);
     daemon_terminate(leader, UPGRADE_MS);
     texts[0] = redis_str(s.r, "EVAL %s 0", KEYS);
-    free(names);
 }
 
 Test(daemon_upgrade, keys_schema_metrics_and_json_stay) {

@@ -37,7 +37,7 @@ ParameterizedTest(int *signal, daemon_upgrade, each_takes_over_and_no_job_is_los
                                          .queues = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; "
                                                    "heartbeat = \"off\"; protected_timeout = \"300ms\"; retry_times = 1; }"});
     redis_t *r = p.cluster.r;
-    int64_t now = cluster_ms(r);
+    int64_t now = redis_ms(r);
     for (int i = 0; i < JOBS; i++) redis_ok(r, "ZADD q:delayed %lld %d", (long long)now + i * SPREAD_MS / JOBS, i);
     for (int turn = 0; turn < TURNS; turn++) {
         await(&p.cluster, redis_int(r, "EVAL %s 0", work) == 0 && redis_int(r, "HLEN runs") >= turn * JOBS / (TURNS + 1));

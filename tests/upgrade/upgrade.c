@@ -51,10 +51,8 @@ void upgrade_expect_kept(const char *what, const char *previous, const char *cur
     if (!copy || asprintf(&all, "\n%s\n", current) < 0) abort();
     cr_expect(*copy, "%s: the previous release prints nothing", what);
     for (char *line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        char *whole = NULL;
-        if (asprintf(&whole, "\n%s\n", line) < 0) abort();
+        char *whole = kept_printf("\n%s\n", line);
         cr_expect(strstr(all, whole), "%s: this release lacks \"%s\"", what, line);
-        free(whole);
     }
     free(all);
 }
@@ -79,12 +77,8 @@ long long upgrade_lua(redis_t *r, const char *expression) {
         "local function above(hash, most) return count(redis.call('HVALS', hash), function(v) return tonumber(v) > most end) end "
         "local function found(list, text) return count(redis.call('LRANGE', list, 0, -1), "
         "function(v) return string.find(v, text) end) end ";
-    char *script = NULL;
-    if (asprintf(&script, "%slocal value = %s return value == true and 1 or tonumber(value) or 0", functions, expression) < 0)
-        abort();
-    long long number = redis_int(r, "EVAL %s 0", script);
-    free(script);
-    return number;
+    char *script = kept_printf("%slocal value = %s return value == true and 1 or tonumber(value) or 0", functions, expression);
+    return redis_int(r, "EVAL %s 0", script);
 }
 
 daemon_t *upgrade_sidecar(cluster_t *cluster, program_t program, sidecar_t spec, const char *log) {

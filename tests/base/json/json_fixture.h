@@ -19,15 +19,13 @@ static inline char *exact_copy(slice_t text) {
 static inline bool is_good_text(slice_t text) {
     char *copy = exact_copy(text);
     json_value_t value;
-    bool good = json_find((slice_t){copy, text.len}, "", &value) == JSON_FOUND;
-    return good;
+    return json_find((slice_t){copy, text.len}, "", &value) == JSON_FOUND;
 }
 
 /* Calls json_pick with a copy of the text. Do not read the values: they point into the copy, which is freed. */
 static inline bool picks(slice_t text, json_pick_t *wanted, size_t count) {
     char *copy = exact_copy(text);
-    bool good = json_pick((slice_t){copy, text.len}, wanted, count);
-    return good;
+    return json_pick((slice_t){copy, text.len}, wanted, count);
 }
 
 /* Returns the JSON pointer to `key`, or, unless `outer` is NULL, to `key` in the value of `outer`. Kept. */

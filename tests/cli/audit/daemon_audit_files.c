@@ -71,7 +71,7 @@ static void write_file(const char *path, const char *text, size_t len) {
 static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 
 /* DB.SUFFIX; the caller owns it. */
-static char *beside(const char *db, const char *suffix) { return mem_printf("%s.%s", db, suffix); }
+static char *beside(const char *db, const char *suffix) { return kept_printf("%s.%s", db, suffix); }
 
 Test(daemon_audit_files, an_export_imports_as_the_same_log) {
     char *db = hostile_log(), *file = beside(db, "jsonl"), *copy = beside(file, "db");
@@ -88,8 +88,6 @@ Test(daemon_audit_files, an_export_imports_as_the_same_log) {
     cr_assert(has(out->out, ": 0 added, 9 known, 0 skipped\n"), "%s", out->out);
     cr_assert_str_empty(out->err);
     expect_equal(db, copy);
-    free(copy);
-    free(file);
 }
 
 Test(daemon_audit_files, an_export_to_a_file_equals_standard_output) {
@@ -100,7 +98,6 @@ Test(daemon_audit_files, an_export_to_a_file_equals_standard_output) {
         cr_assert_eq(daemon_run("audit", "export", file, "--db", db, "-o", formats[i])->code, 0);
         char *text = temp_read(file);
         cr_assert_str_eq(daemon_run("audit", "export", "--db", db, "-o", formats[i])->out, text);
-        free(file);
     }
 }
 
@@ -114,7 +111,6 @@ Test(daemon_audit_files, import_of_csv_is_refused_with_a_hint) {
     char *spreadsheet = beside(db, "bom"), *text = temp_read(file), *marked = kept_printf("\xef\xbb\xbf%s", text);
     write_file(spreadsheet, marked, strlen(marked));
     cr_expect(has(daemon_run("audit", "import", spreadsheet, "--db", copy)->err, ": is a CSV file"));
-    free(spreadsheet), free(copy), free(file);
 }
 
 Test(daemon_audit_files, export_filters_and_imports_from_a_pipe) {
@@ -128,8 +124,6 @@ Test(daemon_audit_files, export_filters_and_imports_from_a_pipe) {
     cr_assert_eq(audit_case_count(copy, "SELECT count(*) FROM events"), 3);
     cr_assert_eq(audit_case_count(copy, "SELECT count(*) FROM failed_jobs WHERE queue = 'email'"), 3);
     child_free(child);
-    free(err);
-    free(copy);
 }
 
 Test(daemon_audit_files, existing_files_need_force) {
@@ -150,8 +144,6 @@ Test(daemon_audit_files, existing_files_need_force) {
         cr_expect(has(daemon_run("audit", commands[i], "/dev/null", "--db", db, "--force")->err, "is not a regular file"));
         out = daemon_run("audit", commands[i], "no/such/dir/x", "--db", db);
         cr_expect(out->code == 1 && has(out->err, "no/such/dir/x.part: No such file"), "%s", out->err);
-        free(part);
-        free(file);
     }
     cr_expect_eq(audit_case_count(db, "SELECT count(*) FROM events"), 9);
 }
@@ -166,7 +158,6 @@ Test(daemon_audit_files, backup_refuses_a_foreign_wal_beside_its_file) {
     write_file(wal, "", 0);
     cr_expect(has(daemon_run("audit", "backup", "-", "--db", db)->err, "needs the name of a file") && !is_there("-"));
     cr_expect_eq(daemon_run("audit", "backup", file, "--db", db)->code, 0, "an empty -wal file is refused");
-    free(file);
 }
 
 /* The -wal file of the log holds its newest rows, so the message must not advise moving it away. */
@@ -193,8 +184,6 @@ Test(daemon_audit_files, a_second_writer_of_a_file_is_refused) {
     close(fd);
     cr_expect_eq(daemon_run("audit", "export", file, "--db", db)->code, 0, "the .part of a killed process must be overwritten");
     cr_expect(is_there(file) && !is_there(part));
-    free(part);
-    free(file);
 }
 
 static struct point {
@@ -217,8 +206,6 @@ ParameterizedTest(struct point *point, daemon_audit_files, a_killed_writer_leave
     cr_assert_eq(out->code, 0, "%s", out->err);
     cr_assert_eq(daemon_run("audit", "import", file, "--db", copy)->code, 0);
     expect_equal(db, copy);
-    free(copy);
-    free(file);
 }
 
 /* A log of n failures; the caller owns the path. */
@@ -284,7 +271,6 @@ Test(daemon_audit_files, a_truncated_export_imports_its_whole_lines) {
         for (char *row = strtok(rows, "\n"); row; row = strtok(NULL, "\n")) cr_assert(has(all, row), "cut at %zu: %s", cut, row);
         cr_assert_eq(unlink(copy), 0);
     }
-    free(copy), free(file);
 }
 
 /* The file may be several exports joined by `cat`. */
@@ -302,7 +288,6 @@ Test(daemon_audit_files, import_reports_lines_missing_inside_an_export) {
     cr_assert_eq(out->code, 0, "%s", out->err);
     cr_assert_str_empty(out->err);
     cr_assert(has(out->out, ": 1 added, 17 known, 0 skipped\n"), "%s", out->out);
-    free(copy), free(file);
 }
 
 Test(daemon_audit_files, import_names_bad_lines_and_keeps_good_ones) {
@@ -317,8 +302,6 @@ Test(daemon_audit_files, import_names_bad_lines_and_keeps_good_ones) {
                   has(out->err, ": line 3: skipped: is not a JSON"),
               "%s", out->err);
     cr_assert(has(out->out, ": 6 added, 0 known, 2 skipped\n"), "%s", out->out);
-    free(copy);
-    free(file);
 }
 
 /* A wrong file has only bad lines, which must not bury the summary. */
@@ -335,7 +318,6 @@ Test(daemon_audit_files, import_names_only_the_first_100_bad_lines) {
         char *counted = kept_printf(": 0 added, 0 known, %d skipped\n", lines);
         cr_expect(has(out->out, counted), "%s", out->out);
     }
-    free(file);
 }
 
 Test(daemon_audit_files, import_refuses_other_files_with_a_reason) {
@@ -358,7 +340,6 @@ Test(daemon_audit_files, import_refuses_other_files_with_a_reason) {
     cr_expect_eq(daemon_run("audit", "import", "--db", db)->code, 2);
     cr_expect_eq(daemon_run("audit", "export", "-o", "table", "--db", db)->code, 2);
     cr_expect_eq(audit_case_count(db, "SELECT count(*) FROM events"), 9);
-    free(file);
 }
 
 /* Like a copy over a network that broke off. */
@@ -418,7 +399,6 @@ Test(daemon_audit_files, a_restored_backup_catches_up_from_the_stream, .timeout 
     char *after = audit_case_sql(db, name);
     cr_assert_str_eq(after, before, "the restored log must keep the instance name of the file at that path");
     free(name);
-    free(backup);
 }
 
 /* A sidecar copies a long stream while a peer is imported, a backup and an export are made: none waits too long,
@@ -446,6 +426,4 @@ Test(daemon_audit_files, import_export_and_backup_run_beside_a_writing_sidecar, 
     audit_log_expect(backup, "q", 0, (int)copied);
     cr_assert_eq(audit_log_int(backup, "SELECT count(*) FROM pragma_quick_check WHERE quick_check = 'ok'"), 1);
     cr_assert_eq(daemon_run("audit", "list", "--db", backup)->code, 0);
-    free(export);
-    free(backup);
 }

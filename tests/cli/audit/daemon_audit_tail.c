@@ -10,7 +10,7 @@
 #include <sqlite3.h>
 
 typedef struct {
-    char *db, *out, *err; /* owned */
+    char *out, *err;
     child_t *child;
 } tail_t;
 
@@ -24,9 +24,9 @@ static void put(const char *db, const char *kind, int from, int to) {
 }
 
 /* Tails the log with up to six more words, with a variable of the environment or none. */
-static tail_t start_in(const char *variable, char *db, const char *const *words) {
+static tail_t start_in(const char *variable, const char *db, const char *const *words) {
     char *dir = temp_dir("tail");
-    tail_t tail = {.db = db, .out = temp_path(dir, "out"), .err = temp_path(dir, "err")};
+    tail_t tail = {.out = temp_path(dir, "out"), .err = temp_path(dir, "err")};
     const char *argv[16] = {daemon_program(), "audit", "tail", "--db", db};
     for (size_t i = 0; words[i]; i++) argv[5 + i] = words[i];
     const char *const env[] = {variable, NULL};
@@ -34,14 +34,9 @@ static tail_t start_in(const char *variable, char *db, const char *const *words)
     return tail;
 }
 
-static tail_t start(char *db, const char *const *words) { return start_in(NULL, db, words); }
+static tail_t start(const char *db, const char *const *words) { return start_in(NULL, db, words); }
 
-static void finish(tail_t *tail) {
-    child_free(tail->child);
-    free(tail->db);
-    free(tail->out);
-    free(tail->err);
-}
+static void finish(tail_t *tail) { child_free(tail->child); }
 
 /* The jobs of the jsonl lines so far, "1 2 3 ". */
 static char *jobs(const tail_t *tail) {
@@ -49,21 +44,12 @@ static char *jobs(const tail_t *tail) {
     buffer_t got = {0};
     for (const char *at = text; (at = strstr(at, "\"job_id\":\"job-")); at++)
         buffer_printf(&got, "%d ", atoi(at + strlen("\"job_id\":\"job-")));
-    return got.data ? got.data : mem_str("");
+    return kept(got.data ? got.data : mem_str(""));
 }
 
-static bool shows(const tail_t *tail, const char *expected) {
-    char *got = jobs(tail);
-    bool yes = strcmp(got, expected) == 0;
-    free(got);
-    return yes;
-}
+static bool shows(const tail_t *tail, const char *expected) { return strcmp(jobs(tail), expected) == 0; }
 
-static bool mentions(const char *path, const char *part) {
-    char *text = temp_read(path);
-    bool yes = strstr(text, part) != NULL;
-    return yes;
-}
+static bool mentions(const char *path, const char *part) { return strstr(temp_read(path), part) != NULL; }
 
 static void expect(const tail_t *tail, const char *expected) {
     if (wait_for(shows(tail, expected), 10000)) return;
@@ -78,14 +64,10 @@ static long count_sleeps(const tail_t *tail) {
     snprintf(path, sizeof path, "/proc/%d/status", (int)tail->child->pid);
     char *text = temp_read(path), *at = strstr(text, field);
     cr_assert_not_null(at, "%s", text);
-    long count = strtol(at + strlen(field), NULL, 10);
-    return count;
+    return strtol(at + strlen(field), NULL, 10);
 }
 
-static void expect_silence(const tail_t *tail) {
-    char *err = temp_read(tail->err);
-    cr_expect_str_empty(err);
-}
+static void expect_silence(const tail_t *tail) { cr_expect_str_empty(temp_read(tail->err)); }
 
 Test(daemon_audit_tail, prints_the_last_rows_and_then_new_ones) {
     char *db = audit_case_path();
@@ -107,9 +89,9 @@ Test(daemon_audit_tail, filters_and_formats_apply) {
     char *db = audit_case_path();
     put(db, "failed", 1, 5);
     put(db, "retried", 6, 7);
-    tail_t all = start(mem_str(db), (const char *const[]){"-n", "3", "--all-kinds", "-o", "jsonl", NULL}),
-           none = start(mem_str(db), (const char *const[]){"-n", "0", "-o", "jsonl", NULL}),
-           table = start(mem_str(db), (const char *const[]){"--kind", "retried", "--utc", NULL});
+    scoped(finish) tail_t all = start(db, (const char *const[]){"-n", "3", "--all-kinds", "-o", "jsonl", NULL}),
+                          none = start(db, (const char *const[]){"-n", "0", "-o", "jsonl", NULL}),
+                          table = start(db, (const char *const[]){"--kind", "retried", "--utc", NULL});
     expect(&all, "5 6 7 ");
     cr_assert(wait_for(mentions(table.out, "job-7"), 10000));
     put(db, "retried", 8, 8);
@@ -121,10 +103,6 @@ Test(daemon_audit_tail, filters_and_formats_apply) {
     cr_expect_eq(strncmp(text, "REF           AT (UTC)", 22), 0, "%s", text);
     cr_expect_geq(atoi(first), 9, "%s", first);
     cr_expect_null(strstr(text, "job-9"));
-    finish(&all);
-    finish(&none);
-    finish(&table);
-    free(first);
 }
 
 /* Columns that are the same in each row are left out. */
@@ -154,7 +132,7 @@ Test(daemon_audit_tail, a_narrow_terminal_has_room_for_the_error) {
         {"COLUMNS=120", {"--utc", "-q", "q"}, "  QUEUE         KIND    REASON             JOB    ", "SMTP timeout: mx1\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        scoped(finish) tail_t tail = start_in(rows[i].width, mem_str(db), rows[i].words);
+        scoped(finish) tail_t tail = start_in(rows[i].width, db, rows[i].words);
         cr_assert(wait_for(mentions(tail.out, "\n") && mentions(tail.out, "mx1\n"), 10000), "%s", rows[i].width);
         char *text = temp_read(tail.out);
         cr_expect(strstr(text, rows[i].title) && strstr(text, rows[i].row), "%s: %s", rows[i].width, text);

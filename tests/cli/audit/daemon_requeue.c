@@ -183,8 +183,7 @@ static char *runbook(void) {
     char *readme = temp_read("docs/audit.md");
     char *block = strstr(readme, "```sh runbook.sh\n"), *end = block ? strstr(block + 3, "\n```") : NULL;
     cr_assert(block && end, "docs/audit.md has no runbook.sh");
-    char *text = strndup(block + strlen("```sh runbook.sh\n"), (size_t)(end - block) - strlen("```sh runbook.sh\n") + 1);
-    return text;
+    return strndup(block + strlen("```sh runbook.sh\n"), (size_t)(end - block) - strlen("```sh runbook.sh\n") + 1);
 }
 
 Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
@@ -201,12 +200,12 @@ Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
     }
     await(&s, audit_log_rows(daemon_audit_path(d)) == TIMEOUTS + 2 * OTHERS, COPY_MS);
     char *dir = temp_dir("runbook"), *bin = temp_path(dir, "queue-sidecar"), *script = temp_path(dir, "runbook.sh"),
-         *out = temp_path(dir, "out"), *err = temp_path(dir, "err"), *text = runbook(), *path = NULL, *config = NULL, *log = NULL;
+         *out = temp_path(dir, "out"), *err = temp_path(dir, "err"), *text = runbook();
     cr_assert_eq(symlink(daemon_program(), bin), 0);
     temp_write(script, text);
-    cr_assert(asprintf(&path, "PATH=%s:%s", dir, getenv("PATH")) > 0);
-    cr_assert(asprintf(&config, "QUEUE_SIDECAR_CONFIG=%s", daemon_config_path(d)) > 0);
-    cr_assert(asprintf(&log, "QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)) > 0);
+    char *path = kept_printf("PATH=%s:%s", dir, getenv("PATH"));
+    char *config = kept_printf("QUEUE_SIDECAR_CONFIG=%s", daemon_config_path(d));
+    char *log = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d));
     child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-eu", script, NULL},
                                                  .env = (const char *const[]){path, config, log, "TZ=UTC", NULL},
                                                  .out = out,
@@ -220,7 +219,7 @@ Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
     cr_assert_eq(distinct(s.r, "email"), TIMEOUTS);
     await(&s, answers(d, TIMEOUTS), COPY_MS);
     child_free(child);
-    free(path), free(config), free(log), free(text);
+    free(text);
 }
 
 /* Both runs must find the same marker, although --to names different queues. */

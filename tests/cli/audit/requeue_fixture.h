@@ -36,7 +36,7 @@ static inline void feed_one(redis_t *r, failure_t of) {
     digest_hex(&digest, sha256);
     digest_hex(&event, id);
     snprintf(job, sizeof(job), "%d", of.number);
-    snprintf(at, sizeof(at), "%lld", (long long)(of.at ? of.at : cluster_ms(r)));
+    snprintf(at, sizeof(at), "%lld", (long long)(of.at ? of.at : redis_ms(r)));
     snprintf(size, sizeof(size), "%zu", of.payload.len);
     redis_ok(
         r,

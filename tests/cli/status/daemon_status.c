@@ -41,11 +41,8 @@ static double number(const answer_t *answer, const char *pointer) {
 #define expect_null(answer, pointer) cr_assert(isnan(number(answer, pointer)), "%s: %s", pointer, (answer)->run->out)
 
 static bool found(const answer_t *answer, const char *code) {
-    char *text = NULL;
-    cr_assert_gt(asprintf(&text, "\"code\":\"%s\"", code), 0);
-    bool yes = has(answer->run->out, text);
-    free(text);
-    return yes;
+    char *text = kept_printf("\"code\":\"%s\"", code);
+    return has(answer->run->out, text);
 }
 
 /* Asks until `status` finds `code`. Returns the last answer. */
@@ -144,7 +141,7 @@ Test(daemon_status, reports_due_jobs_that_wait) {
 
 Test(daemon_status, reports_a_full_stream_and_uncopied_records) {
     char *config = cluster_config_file(&s, (sidecar_t){.more = "stream = { max_bytes = \"1MiB\"; };\n"});
-    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported", (long long)cluster_ms(s.r) - 120000);
+    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported", redis_ms(s.r) - 120000);
     redis_ok(s.r, "HSET sidecar:q:meta bytes 1048570 entries 1");
     answer_t answer = ask(config);
     cr_assert(found(&answer, "stream_full") && found(&answer, "uncopied"), "%s", answer.run->out);
@@ -202,8 +199,8 @@ Test(daemon_status, rows_removed_by_retention_make_the_count_partial) {
     daemon_t *d = cluster_sidecar_up(&s, spec);
     char *config = cluster_config_file(&s, spec);
     for (int i = 0; i < 3; i++)
-        redis_ok(s.r, "XADD sidecar:q:failures * kind failed reason reported at %lld event 012345678%dabcdef%048d",
-                 (long long)cluster_ms(s.r), i, 0);
+        redis_ok(s.r, "XADD sidecar:q:failures * kind failed reason reported at %lld event 012345678%dabcdef%048d", redis_ms(s.r),
+                 i, 0);
     const daemon_output_t *out = NULL;
     cr_assert(wait_for((out = cluster_status(d, config), has(out->out, "\"failed_last_hour\":1,") &&
                                                              has(out->out, "\"last_hour_from\":\"audit_log\"") &&
@@ -217,7 +214,7 @@ Test(daemon_status, rows_removed_by_retention_make_the_count_partial) {
 Test(daemon_status, a_log_that_is_behind_is_not_used_for_counts) {
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     char *config = cluster_config_file(&s, (sidecar_t){0});
-    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported event %s", (long long)cluster_ms(s.r) - 20000,
+    redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported event %s", redis_ms(s.r) - 20000,
              "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
     const daemon_output_t *out = NULL;
     cr_assert(wait_for((out = cluster_status(d, config),
@@ -257,10 +254,10 @@ Test(daemon_status, counts_each_dialect_by_its_own_keys) {
     redis_ok(s.r, "LPUSH q:backup a b c");
     redis_ok(s.r, "LPUSH bull:video:wait 1 2");
     redis_ok(s.r, "LPUSH bull:video:active 3");
-    redis_ok(s.r, "ZADD bull:video:delayed %lld 4", ((long long)cluster_ms(s.r) + 3600000) * 4096);
+    redis_ok(s.r, "ZADD bull:video:delayed %lld 4", (redis_ms(s.r) + 3600000) * 4096);
     redis_ok(s.r, "LPUSH w1 a b");
     redis_ok(s.r, "LPUSH w2 c");
-    redis_ok(s.r, "ZADD de_delayed_events %lld a.Check###1", (long long)cluster_ms(s.r) + 60000);
+    redis_ok(s.r, "ZADD de_delayed_events %lld a.Check###1", redis_ms(s.r) + 60000);
     redis_ok(s.r, "LPUSH fight a b c d");
     answer_t answer = ask(config);
     expect_number(&answer, "/queues/0/in_progress", 3);
@@ -361,14 +358,13 @@ Test(daemon_status, a_thousand_queues_take_less_than_4_seconds) {
 
 /* The head and the findings agree about the log. */
 Test(daemon_status, an_unreadable_log_is_not_reported_as_absent) {
-    char *config = cluster_config_file(&s, (sidecar_t){0}), *below = NULL;
+    char *config = cluster_config_file(&s, (sidecar_t){0});
     cr_assert(has(daemon_run("status", "-c", config)->out, "none.db does not exist\n"));
-    cr_assert_gt(asprintf(&below, "%s/audit.db", config), 0); /* the config is a file, not a directory */
+    char *below = kept_printf("%s/audit.db", config); /* the config is a file, not a directory */
     setenv("QUEUE_SIDECAR_AUDIT_PATH", below, 1);
     const daemon_output_t *run = daemon_run("status", "-c", config);
     cr_assert(has(run->out, "/audit.db cannot be read\n") && has(run->out, "the local audit log cannot be read: "), "%s",
               run->out);
-    free(below);
 }
 
 Test(daemon_status, exit_codes_of_misuse_bad_config_and_unreachable_redis) {

@@ -38,11 +38,10 @@ static void start(watch_t *w, const char *const *more, const char *env) {
     const char *argv[16] = {daemon_program(), "status", "-c", w->config, "--watch", "200ms"};
     for (int i = 0; more && more[i]; i++) argv[6 + i] = more[i];
     const char *out = w->terminal ? terminal_path(w->terminal) : w->out;
-    char *none = temp_path(temp_root(), "none.db"), *audit = NULL;
-    cr_assert_gt(asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", none), 0);
+    char *none = temp_path(temp_root(), "none.db");
+    char *audit = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", none);
     w->child = child_start(&(child_spec_t){
         .argv = argv, .env = (const char *const[]){"TERM=xterm", audit, env ? env : "LC_ALL=C", NULL}, .out = out});
-    free(audit);
 }
 
 static void end(watch_t *w) {
@@ -65,8 +64,7 @@ static bool shows(watch_t *w, const char *part) {
     size_t len = strlen(raw);
     if (len < 3 || strcmp(raw + len - 3, "\x1b[J") != 0) return false;
     char *screen = terminal_screen(w->terminal);
-    bool yes = has(screen, part);
-    return yes;
+    return has(screen, part);
 }
 
 static int frames(watch_t *w) { return count(terminal_raw(w->terminal), "\x1b[H"); }

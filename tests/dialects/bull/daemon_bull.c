@@ -199,8 +199,7 @@ static int skip_check(const char *version) {
     redis_expect(setup.cluster.r, "sidecar", "GET " BULL "stalled-check");
     child_free(dies);
     stop(&setup, lives);
-    int found = native_count(&setup.native, "stalled", NULL);
-    return found;
+    return native_count(&setup.native, "stalled", NULL);
 }
 
 Test(daemon_bull, workers_skip_the_stalled_check_4_10) {
@@ -231,8 +230,7 @@ static int resume_check(const char *version, bool killed) {
     lives = worker(&setup);
     await_native(&setup, native_count(&setup.native, "finished", NULL) == HANGING);
     stop(&setup, lives);
-    int found = native_count(&setup.native, "stalled", NULL);
-    return found;
+    return native_count(&setup.native, "stalled", NULL);
 }
 
 Test(daemon_bull, workers_resume_the_check_after_kill_4_10) { cr_assert_eq(resume_check("QS_BULL=4.10.4", true), HANGING); }

@@ -17,14 +17,13 @@ static long long seen(redis_t *r, const char *most, const char *move) {
     redisReply *reply = ask_seen(r, "T", most, move);
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 3, "%s", reply->str);
     cr_assert_str_eq(reply->element[0]->str, "seen");
-    cr_assert_leq(llabs(strtoll(reply->element[1]->str, NULL, 10) - call_now_ms(r)), 60000);
-    long long at = strtoll(reply->element[2]->str, NULL, 10);
-    return at;
+    cr_assert_leq(llabs(strtoll(reply->element[1]->str, NULL, 10) - redis_ms(r)), 60000);
+    return strtoll(reply->element[2]->str, NULL, 10);
 }
 
 static void fail_ago(redis_t *r, const char *id, long long ago_ms) {
     char finished[32];
-    snprintf(finished, sizeof finished, "%lld", call_now_ms(r) - ago_ms);
+    snprintf(finished, sizeof finished, "%lld", redis_ms(r) - ago_ms);
     bull_fail(r, id, finished, "boom");
 }
 
@@ -36,14 +35,14 @@ Test(redis_bull_failed, failures_before_adoption_count_as_recorded) {
     fail_ago(f.r, "new", 1000);
     fail_ago(f.r, "ahead", -3600000);
     long long at = seen(f.r, "100", "");
-    cr_expect_leq(llabs(at - call_now_ms(f.r)), 60000);
+    cr_expect_leq(llabs(at - redis_ms(f.r)), 60000);
     cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 3); /* new, ahead and :seen; older failures are never read */
     cr_expect_eq(seen(f.r, "100", ""), at, "a second call does not move `:seen`");
 }
 
 /* More jobs failed within the overlap than get a mark, so reads must begin behind the failures without one. */
 Test(redis_bull_failed, a_queue_with_many_failures_is_adopted_in_one_bounded_step) {
-    long long now = call_now_ms(f.r);
+    long long now = redis_ms(f.r);
     redis_ok(f.r, "EVAL %s 1 " BULL "failed %lld",
              "for i = 1, 3000 do redis.call('ZADD', KEYS[1], ARGV[1] - 300000 + i, 'job' .. i) end", now);
     long long at = seen(f.r, "1200", "");

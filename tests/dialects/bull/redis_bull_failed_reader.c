@@ -72,7 +72,7 @@ static void forget_state(setup_t *setup) { bull_failed_task.forget(setup->reader
 /* A worker lets a job fail now; its clock is `ahead_ms` ahead of Redis's. */
 static void fail(setup_t *setup, const char *id, long long ahead_ms) {
     char finished[32];
-    snprintf(finished, sizeof finished, "%lld", call_now_ms(setup->f.r) + ahead_ms);
+    snprintf(finished, sizeof finished, "%lld", redis_ms(setup->f.r) + ahead_ms);
     bull_fail(setup->f.r, id, finished, "boom");
 }
 
@@ -111,7 +111,7 @@ Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) expect_records(r, expected[i][0], expected[i][1]);
     char *at = bull_records(r, "at"), *sha256 = bull_records(r, "sha256"), *payload = bull_records(r, "payload"),
          hex[DIGEST_HEX_SIZE];
-    cr_expect_leq(llabs(strtoll(at, NULL, 10) - call_now_ms(r)), 60000);
+    cr_expect_leq(llabs(strtoll(at, NULL, 10) - redis_ms(r)), 60000);
     digest_t digest = digest_of(payload, strlen(payload));
     digest_hex(&digest, hex);
     cr_expect_str_eq(sha256, hex);
@@ -181,7 +181,7 @@ Test(redis_bull_reader, a_burst_of_failures) {
     redis_ok(setup.f.r, "EVAL %s 1 " BULL "failed %lld %d",
              "for i = 1, ARGV[2] do redis.call('HSET', 'bull:video:' .. i, 'name', 'n', 'data', '{}', 'opts', '{}') "
              "redis.call('ZADD', KEYS[1], ARGV[1] + i % 7, i) end",
-             call_now_ms(setup.f.r), COUNT);
+             redis_ms(setup.f.r), COUNT);
     read_failures(&setup);
     cr_expect_eq(redis_int(setup.f.r, "XLEN " SIDECAR "failures"), COUNT);
     cr_expect_eq(redis_int(setup.f.r, "ZCARD " SIDECAR "recorded"), COUNT + 1);
@@ -364,7 +364,7 @@ Test(redis_bull_reader, records_of_malformed_jobs_have_the_readable_fields) {
     fail(&setup, "large", 0);
     redis_ok(setup.f.r, "HSET " BULL "large data %s", large);
     redis_ok(setup.f.r, "SET " BULL "meta-paused 1");
-    long long now = call_now_ms(setup.f.r);
+    long long now = redis_ms(setup.f.r);
     redis_ok(setup.f.r, "ZADD " BULL "failed %lld gone %lld meta-paused inf endless", now + 1, now + 2);
     fail(&setup, "text", 3);
     redis_ok(setup.f.r, "HSET " BULL "text data plain timestamp odd attemptsMade -5 processedOn 1e99 stacktrace [ name %b",
@@ -383,7 +383,7 @@ Test(redis_bull_reader, records_of_malformed_jobs_have_the_readable_fields) {
 Test(redis_bull_reader, records_jobs_that_a_workers_check_ended) {
     char finished[32];
     read_failures(&setup);
-    snprintf(finished, sizeof finished, "%lld", call_now_ms(setup.f.r));
+    snprintf(finished, sizeof finished, "%lld", redis_ms(setup.f.r));
     bull_fail(setup.f.r, "7", finished, BULL_STALLED_REASON);
     redis_ok(setup.f.r, "HSET " BULL "7 stalledCounter 2 attemptsMade 1");
     read_failures(&setup);
@@ -430,7 +430,7 @@ Test(redis_bull_reader, a_change_does_not_read_all_failures_again) {
     redis_ok(setup.f.r, "EVAL %s 2 " BULL "failed " SIDECAR "recorded %lld",
              "for i = 1, 50000 do redis.call('ZADD', KEYS[1], ARGV[1] - i * 10, i) "
              "redis.call('ZADD', KEYS[2], ARGV[1] - i * 10, i .. ':' .. string.format('%.0f', ARGV[1] - i * 10)) end",
-             call_now_ms(setup.f.r));
+             redis_ms(setup.f.r));
     fail(&setup, "new", 0);
     long long before = server_commandstat(setup.f.server, "zscore");
     read_failures(&setup);

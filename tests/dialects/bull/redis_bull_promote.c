@@ -42,8 +42,7 @@ static long long promoted(redis_t *r, ask_t ask) {
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 11, "%s", bull_word(reply));
     cr_assert_str_eq(reply->element[0]->str, "moved");
     cr_assert_eq(strlen(reply->element[2]->str), 16);
-    long long moved = reply->element[1]->integer;
-    return moved;
+    return reply->element[1]->integer;
 }
 
 static void delay(redis_t *r, const char *id, long long due_ms, int counter) {
@@ -52,7 +51,7 @@ static void delay(redis_t *r, const char *id, long long due_ms, int counter) {
 
 static void due(redis_t *r, const char *id, const char *priority) {
     bull_job(r, id, priority);
-    delay(r, id, call_now_ms(r) - 5000, 0);
+    delay(r, id, redis_ms(r) - 5000, 0);
 }
 
 /* A random queue: jobs due and not due, with and without priorities, waiting, active, paused, and ids that are in a list twice.
@@ -101,7 +100,7 @@ static void expect_same_as_bull(const char *version) {
     uint64_t seed = cluster_seed("bull_promote");
     for (int round = 0; round < 150; round++) {
         uint64_t of = cluster_random(&seed, UINT64_MAX);
-        long long now = call_now_ms(f.r);
+        long long now = redis_ms(f.r);
         random_queue(f.r, of, now);
         promote_by_bull(f.r, script, now);
         char *theirs = bull_dump(f.r);
@@ -125,7 +124,7 @@ static fixture_t f;
 SUITE(redis_bull_promote, f = fixture_start_locked(), fixture_stop(&f));
 
 Test(redis_bull_promote, jobs_are_promoted_at_their_due_time) {
-    long long now = call_now_ms(f.r);
+    long long now = redis_ms(f.r);
     bull_job(f.r, "1", "0"), bull_job(f.r, "2", "0"), bull_job(f.r, "3", "0");
     delay(f.r, "1", now, 4095); /* due in this very millisecond */
     delay(f.r, "2", now + 60000, 0);
@@ -133,10 +132,10 @@ Test(redis_bull_promote, jobs_are_promoted_at_their_due_time) {
     cr_assert_eq(promoted(f.r, ASK), 2);
     redis_expect(f.r, "3", "RPOP " BULL "wait");
     redis_expect(f.r, "1", "RPOP " BULL "wait");
-    long long soon = call_now_ms(f.r) + 300;
+    long long soon = redis_ms(f.r) + 300;
     delay(f.r, "2", soon, 0);
     while (promoted(f.r, ASK) == 0) continue;
-    cr_assert_geq(call_now_ms(f.r), soon);
+    cr_assert_geq(redis_ms(f.r), soon);
 }
 
 /* An id that names no job stays in delayed, is postponed and enters the quarantine. No other key changes. */
@@ -162,7 +161,7 @@ Test(redis_bull_promote, quarantines_ids_without_a_job) {
             snprintf(id, sizeof id, "%d", i);
             due(f.r, id, i % 2 && jobs > 40 ? "7" : "0");
         }
-        long long before = call_now_ms(f.r);
+        long long before = redis_ms(f.r);
         for (size_t i = 0; i < ODD; i++) redis_ok(f.r, "ZADD " BULL "delayed %d %b", (int)i, odd[i].id, odd[i].len);
         cr_assert_eq(promoted(f.r, ASK), jobs);
         cr_assert_eq(redis_int(f.r, "LLEN " BULL "wait"), jobs + 1);

@@ -85,7 +85,7 @@ Test(redis_bull_settle, workers_take_a_retry_next) {
 }
 
 Test(redis_bull_settle, an_end_is_a_failure_of_bull_and_a_record) {
-    long long before = call_now_ms(f.r);
+    long long before = redis_ms(f.r);
     redis_ok(f.r, "HSET " BULL "1 stalledCounter 1");
     ask_t ask = ask_new("end");
     ask.counter = "1";
@@ -94,7 +94,7 @@ Test(redis_bull_settle, an_end_is_a_failure_of_bull_and_a_record) {
     redis_expect(f.r, ask.error, "HGET " BULL "1 failedReason");
     char *score = redis_str(f.r, "ZSCORE " BULL "failed 1"), *finished = redis_str(f.r, "HGET " BULL "1 finishedOn");
     cr_assert_str_eq(score, finished);
-    cr_assert(strtoll(score, NULL, 10) >= before && strtoll(score, NULL, 10) <= call_now_ms(f.r));
+    cr_assert(strtoll(score, NULL, 10) >= before && strtoll(score, NULL, 10) <= redis_ms(f.r));
     redis_expect(f.r, score, "ZSCORE " RECORDED " 1:%s", score);
     expect_field(f.r, "error", ask.error);
     expect_field(f.r, "at", score);
@@ -269,7 +269,7 @@ Test(redis_bull_settle, changes_a_job_as_bull_does) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char now[24];
         stalled_job(f.r, rows[i].opts, rows[i].counter, rows[i].paused, rows[i].debounce);
-        snprintf(now, sizeof now, "%lld", call_now_ms(f.r));
+        snprintf(now, sizeof now, "%lld", redis_ms(f.r));
         redis_ok(f.r,
                  "EVAL %s 7 " BULL "stalled " BULL "wait " BULL "active " BULL "failed " BULL "stalled-check " BULL
                  "meta-paused " BULL "paused 1 " BULL " %s 30000",

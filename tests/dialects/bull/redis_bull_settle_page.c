@@ -111,12 +111,11 @@ static bool is_settled(const page_t *p, size_t i) {
     char *counter = redis_str(r, "EVAL %s 1 " BULL "%s", "return redis.call('HGET', KEYS[1], 'stalledCounter') or ''", id);
     char *score = redis_str(r, "ZSCORE " BULL "failed %s", id);
     bool fails = has(p, 'e') && !has(p, 'x'), counts = fails || has(p, 'r');
-    bool good = bull_in_list(r, BULL "active", id) == 0 && !is_marked(p, i) && bull_in_list(r, BULL "wait", id) == has(p, 'r') &&
-                (strcmp(counter, "1") == 0) == counts && !score == !fails &&
-                redis_int(r, "EXISTS " BULL "%s:logs", id) == !has(p, 'x') &&
-                redis_int(r, "EXISTS " BULL "de:%s", id) == !has(p, 'd') &&
-                redis_int(r, "EXISTS " BULL "%s", id) == (!has(p, 'x') && !has(p, 'b'));
-    return good;
+    return bull_in_list(r, BULL "active", id) == 0 && !is_marked(p, i) && bull_in_list(r, BULL "wait", id) == has(p, 'r') &&
+           (strcmp(counter, "1") == 0) == counts && !score == !fails &&
+           redis_int(r, "EXISTS " BULL "%s:logs", id) == !has(p, 'x') &&
+           redis_int(r, "EXISTS " BULL "de:%s", id) == !has(p, 'd') &&
+           redis_int(r, "EXISTS " BULL "%s", id) == (!has(p, 'x') && !has(p, 'b'));
 }
 
 /* Each job but the bad one is settled, with one record; the bad one has this answer. */

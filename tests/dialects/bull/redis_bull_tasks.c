@@ -82,7 +82,7 @@ Test(redis_bull_tasks, ids_without_a_job_end_with_their_reason) {
 Test(redis_bull_tasks, a_job_past_its_alive_timeout_ends) {
     redis_t *r = s.f.r;
     char now[24];
-    snprintf(now, sizeof now, "%lld", call_now_ms(r));
+    snprintf(now, sizeof now, "%lld", redis_ms(r));
     active(r, "old", NULL), active(r, "young", NULL), active(r, "odd", NULL);
     redis_ok(r, "HSET " BULL "young timestamp %s", now);
     redis_ok(r, "HSET " BULL "odd timestamp 9e99");
@@ -316,7 +316,7 @@ Test(redis_bull_tasks, a_queue_that_bullmq_takes_over_is_refused) {
 Test(redis_bull_tasks, promotes_through_the_interface) {
     const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
-    long long due = call_now_ms(s.f.r) - 1234;
+    long long due = redis_ms(s.f.r) - 1234;
     bull_job(s.f.r, "1", "0");
     redis_ok(s.f.r, "ZADD " BULL "delayed %lld 1", due * 4096 + 17);
     const call_t call = fixture_call(&s.f, "T");

@@ -58,8 +58,7 @@ static inline long long de_moved(redis_t *r, de_ask_t ask) {
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 11, "%s", reply->str ? reply->str : reply->element[1]->str);
     cr_assert_str_eq(reply->element[0]->str, "moved");
     cr_assert_eq(strlen(reply->element[2]->str), 16);
-    long long moved = reply->element[1]->integer;
-    return moved;
+    return reply->element[1]->integer;
 }
 
 /* Adds a due event. */
@@ -106,5 +105,5 @@ static inline const char *de_score(redis_t *r, const char *key, const char *memb
 
 /* Returns the ms until a member is due. */
 static inline long long de_delay(redis_t *r, const char *member) {
-    return strtoll(de_score(r, DELAYED_KEYS, member), NULL, 10) - call_now_ms(r);
+    return strtoll(de_score(r, DELAYED_KEYS, member), NULL, 10) - redis_ms(r);
 }

@@ -211,7 +211,7 @@ Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) 
         redis_ok(f.r, "ZADD " DELAYED_KEYS " %d %s", 1000 + i, member);
         redis_ok(f.r, "HSET de_events %s %s", member, rows[i].envelope);
     }
-    redis_ok(f.r, "ZADD " DELAYED_KEYS " -inf " PAYMENT "###first %lld " PAYMENT "###soon", call_now_ms(f.r) + 60000);
+    redis_ok(f.r, "ZADD " DELAYED_KEYS " -inf " PAYMENT "###first %lld " PAYMENT "###soon", redis_ms(f.r) + 60000);
     redis_ok(f.r, "HSET de_events " PAYMENT "###first %s " PAYMENT "###soon %s", ENVELOPE(3), ENVELOPE(4));
     redisReply *reply = delayed_promote_call(f.r, de_new());
     cr_assert_eq(reply->element[1]->integer, ROWS + 1);

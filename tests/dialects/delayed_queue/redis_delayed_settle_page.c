@@ -65,8 +65,7 @@ static bool member_is(const page_t *p, size_t i, bool aside, const char *envelop
     redis_t *r = p->f->r;
     bool there = *de_score(r, "sidecar:email:aside", p->members[i]) != '\0';
     char *stored = redis_str(r, "HGET de_events %s", p->members[i]);
-    bool good = there == aside && (envelope ? stored && strcmp(stored, envelope) == 0 : !stored);
-    return good;
+    return there == aside && (envelope ? stored && strcmp(stored, envelope) == 0 : !stored);
 }
 
 static long long waits(const page_t *p, size_t i) {

@@ -88,7 +88,7 @@ Test(redis_delayed_survey, warns_of_the_scheduler_of_the_library) {
     }
     cr_assert_eq(fixture_log_count("the scheduler of delayedQueue runs too"), 1);
     expect_said(&d.f, "warning email: the scheduler of delayedQueue runs too");
-    redis_ok(d.f.r, "HSET sidecar:email:meta scheduler %lld", call_now_ms(d.f.r) - 6 * 60 * 1000);
+    redis_ok(d.f.r, "HSET sidecar:email:meta scheduler %lld", redis_ms(d.f.r) - 6 * 60 * 1000);
     expect_said(&d.f, NULL); /* it was put off meanwhile */
 }
 

@@ -35,7 +35,7 @@ Test(redis_delayed_tasks, sends_envelopes_of_another_shape) {
         de_expect_popped(d.f.r, "de_paymentcheck", slice_text(odd[i].first));
         until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
         de_expect_stored(d.f.r, PAYMENT "###1", slice_text(odd[i].second));
-        long long delay = strtoll(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###1"), NULL, 10) - call_now_ms(d.f.r);
+        long long delay = strtoll(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###1"), NULL, 10) - redis_ms(d.f.r);
         cr_assert(delay > 5000 && delay <= (i == 0 || i == 2 ? 10000 : 1440000), "%zu: %lld", i, delay);
         redis_ok(d.f.r, "DEL " DELAYED_KEYS);
     }

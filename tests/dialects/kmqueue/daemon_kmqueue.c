@@ -48,8 +48,8 @@ SUITE_WITHIN(180, daemon_kmqueue, s = cluster_begin(&(server_options_t){.tcp = t
 ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
     const sidecar_t spec = {.queues = GROUP("heartbeat = \"off\"; protected_timeout = \"200ms\"; retry_times = 1;"),
                             .scan = "50ms"};
-    char *variable = NULL, *config = cluster_config(&s, spec);
-    cr_assert_gt(asprintf(&variable, "QS_CRASH_AT=%s", POINTS[*number]), 0);
+    char *config = cluster_config(&s, spec);
+    char *variable = kept_printf("QS_CRASH_AT=%s", POINTS[*number]);
     take(&s, "again", 0);
     take(&s, "ends", 1);
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, NULL}}, "%s", config);
@@ -65,7 +65,6 @@ ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
     cr_assert_eq(redis_int(s.r, "SCARD " SAFE "_unique"), 1);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2, "%s", variable);
     await(&s, audit_log_rows(daemon_audit_path(next)) == 1);
-    free(variable);
 }
 
 static const char *const WORK[] = {"work", "worker1_queue", "worker2_queue:safe", NULL};

@@ -24,7 +24,7 @@ typedef struct {
 } km_t;
 
 static inline char *km_json(redis_t *r, km_t t) {
-    long long now = call_now_ms(r);
+    long long now = redis_ms(r);
     char *exc = t.exc_is ? mem_str(t.exc_is) : mem_printf("%lld", now + (t.exc ? t.exc : -3600000));
     char *gen = t.gen_is ? mem_str(t.gen_is) : mem_printf("%lld", now + (t.gen ? t.gen : -7200000));
     char *bytes =
@@ -40,7 +40,7 @@ static inline char *km_json(redis_t *r, km_t t) {
 static inline char *km_with(const char *bytes, const char *from, const char *to) {
     const char *at = strstr(bytes, from);
     cr_assert(at, "%s is not in %s", from, bytes);
-    return mem_printf("%.*s%s%s", (int)(at - bytes), bytes, to, at + strlen(from));
+    return kept_printf("%.*s%s%s", (int)(at - bytes), bytes, to, at + strlen(from));
 }
 
 /* Returns the bytes that a retry of this task must push; kept. */

@@ -18,7 +18,7 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "a retry must keep the unique id");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
     redis_ok(d.f.r, "RPOP " SAFE);
-    long long exc = call_now_ms(d.f.r) - 5000;
+    long long exc = redis_ms(d.f.r) - 5000;
     char *from = strstr(again, "\"excTimestamp\":"), *second;
     second = kept_printf("%.*s\"excTimestamp\":%lld%s", (int)(from - again), again, exc, strchr(from, ','));
     km_take(&d, second);
@@ -119,12 +119,12 @@ Test(redis_kmqueue, times_table, .timeout = 120) {
         open_setup(&d, (fixture_options_t){.config = queue});
         char *bytes = km_json(d.f.r, times[i].task);
         km_take(&d, bytes);
-        long long began = call_now_ms(d.f.r);
+        long long began = redis_ms(d.f.r);
         if (times[i].reason) {
             until(&d, records(&d) == 1);
             bool ends = strstr(times[i].reason, "stalled") == NULL;
             expect_reason(&d, ends ? "failed" : "retried", times[i].reason);
-            if (!strstr(times[i].reason, "alive")) cr_expect_geq(call_now_ms(d.f.r) - began, 100, "%s", times[i].what);
+            if (!strstr(times[i].reason, "alive")) cr_expect_geq(redis_ms(d.f.r) - began, 100, "%s", times[i].what);
         } else {
             passes(&d, 4);
             cr_expect_eq(in(&d, BACKUP, bytes), 1, "%s", times[i].what);
@@ -140,11 +140,11 @@ Test(redis_kmqueue, a_task_is_protected_from_its_own_begin) {
                                            "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
                                            "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
                                            "\"worker2_queue:safe\"]; protected_timeout = \"800ms\"; heartbeat = \"off\"; } );"});
-    long long began = call_now_ms(d.f.r);
+    long long began = redis_ms(d.f.r);
     char *bytes = km_json(d.f.r, (km_t){.exc = 600});
     km_take(&d, bytes);
     until(&d, records(&d) == 1);
-    cr_assert_geq(call_now_ms(d.f.r) - began, 1400);
+    cr_assert_geq(redis_ms(d.f.r) - began, 1400);
 }
 
 Test(redis_kmqueue, a_blank_heartbeat_counts_as_missing) {
@@ -158,9 +158,9 @@ Test(redis_kmqueue, a_blank_heartbeat_counts_as_missing) {
         redis_ok(d.f.r, "SET t-1_alive %b", rows[i].value, rows[i].len);
         char *bytes = km_json(d.f.r, (km_t){0});
         km_take(&d, bytes);
-        long long began = call_now_ms(d.f.r);
+        long long began = redis_ms(d.f.r);
         if (rows[i].alive) {
-            until(&d, call_now_ms(d.f.r) > began + 500);
+            until(&d, redis_ms(d.f.r) > began + 500);
             cr_assert_eq(in(&d, BACKUP, bytes), 1, "row %zu", i);
         } else {
             until(&d, records(&d) == 1);
@@ -175,8 +175,8 @@ Test(redis_kmqueue, a_heartbeat_of_another_type_counts) {
     km_take(&d, bytes);
     for_other_types (type, "string") {
         fixture_make_key(d.f.r, "t-1_alive", type);
-        long long began = call_now_ms(d.f.r);
-        until(&d, call_now_ms(d.f.r) > began + 300);
+        long long began = redis_ms(d.f.r);
+        until(&d, redis_ms(d.f.r) > began + 300);
         cr_assert_eq(in(&d, BACKUP, bytes), 1, "%s", type);
     }
     redis_ok(d.f.r, "DEL t-1_alive");

@@ -16,7 +16,7 @@ static bool manager_starts(setup_t *d, const char *id) {
     if (count(d, "EXISTS " BACKUP)) return false;
     char *marker = kept_printf("{\"id\":\"%s\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":%lld,"
                                "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}",
-                               id, call_now_ms(d->f.r));
+                               id, redis_ms(d->f.r));
     redis_ok(d->f.r, "LPUSH " BACKUP " %s", marker);
     return true;
 }

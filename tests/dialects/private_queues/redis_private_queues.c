@@ -226,8 +226,7 @@ Test(redis_private, scans_ten_thousand_lists) {
 static double cpu_us(server_t *server) {
     char *info = server_info(server, "cpu"), *user = strstr(info, "used_cpu_user:"), *sys = strstr(info, "used_cpu_sys:");
     cr_assert(user && sys);
-    double us = (strtod(user + strlen("used_cpu_user:"), NULL) + strtod(sys + strlen("used_cpu_sys:"), NULL)) * 1e6;
-    return us;
+    return (strtod(user + strlen("used_cpu_user:"), NULL) + strtod(sys + strlen("used_cpu_sys:"), NULL)) * 1e6;
 }
 
 /* Each SCAN step through a large database blocks Redis for less than 1 ms. */

@@ -78,7 +78,7 @@ Test(redis_private_scripts, letters_without_a_record) {
     cr_assert_eq(reply->element[5]->integer, 4);
     char *mark = redis_str(f.r, "EVAL %s 0", "return redis.sha1hex('job0')");
     cr_assert_str_eq(reply->element[6]->str, mark);
-    redis_ok(f.r, "ZADD %s %lld %s", RECORDED, call_now_ms(f.r), mark);
+    redis_ok(f.r, "ZADD %s %lld %s", RECORDED, redis_ms(f.r), mark);
     freeReplyObject(expect_letters(letters(f.r, LETTERS), 20, 1, 19));
     letters_t ask = LETTERS;
     ask.skip = "18";
@@ -123,7 +123,7 @@ Test(redis_private_scripts, letters_of_the_wrong_type_change_nothing) {
 
 Test(redis_private_scripts, removes_marks_of_removed_dead_letters) {
     char *there = NULL, *gone = NULL;
-    long long before = call_now_ms(f.r);
+    long long before = redis_ms(f.r);
     redis_ok(f.r, "SET %s T", LOCK);
     redis_ok(f.r, "RPUSH fights-dlq there");
     there = redis_str(f.r, "EVAL %s 0", "return redis.sha1hex('there')");

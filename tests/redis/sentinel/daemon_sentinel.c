@@ -191,9 +191,8 @@ Test(daemon_sentinel, commands_ask_the_sentinels) {
     flow_t *f = flow_begin(NULL, "");
     flow_failover(f, FAILOVER_COMMAND);
     const char *config = daemon_config_path(f->sidecars[0]), *audit = daemon_audit_path(f->sidecars[0]);
-    char *variable = NULL, *primary = NULL;
-    if (asprintf(&variable, "QUEUE_SIDECAR_AUDIT_PATH=%s", audit) < 0) abort();
-    if (asprintf(&primary, "127.0.0.1:%d", sentinels_port(f->s, f->primary)) < 0) abort();
+    char *variable = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", audit);
+    char *primary = kept_printf("127.0.0.1:%d", sentinels_port(f->s, f->primary));
     const daemon_options_t options = {.env = (const char *const[]){variable, NULL}};
     const daemon_output_t *status = daemon_run_argv(&options, (const char *const[]){"status", "-c", config, NULL});
     cr_assert(strstr(status->out, primary), "%s%s", status->out, status->err);
@@ -202,8 +201,6 @@ Test(daemon_sentinel, commands_ask_the_sentinels) {
     const daemon_output_t *requeue =
         daemon_run_argv(&options, (const char *const[]){"audit", "requeue", "-c", config, "--where", "1 = 1", "--yes", NULL});
     cr_assert_not(strstr(requeue->err, "connect"), "%s%s", requeue->out, requeue->err);
-    free(variable);
-    free(primary);
     flow_end(f);
 }
 

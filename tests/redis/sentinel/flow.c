@@ -241,8 +241,7 @@ static void traps_add(flow_t *f, int server) {
 /* On a loaded machine the sentinels may fail over once more. Then they demote the other servers, whose own jobs are gone. */
 static bool sentinels_have_demoted(redis_t *r) {
     redisReply *role = redis_do(r, "ROLE");
-    bool demoted = role->type == REDIS_REPLY_ARRAY && strcmp(role->element[0]->str, "slave") == 0;
-    return demoted;
+    return role->type == REDIS_REPLY_ARRAY && strcmp(role->element[0]->str, "slave") == 0;
 }
 
 /* Returns the number of jobs that are gone. */

@@ -57,15 +57,13 @@ static outcome_t client_set(const char *key) {
 
 static bool has_key(int server, const char *key) {
     scoped(redis_drop) redis_t *r = redis_open(c.s->servers[server]);
-    bool has = redis_int(r, "EXISTS %s", key) == 1;
-    return has;
+    return redis_int(r, "EXISTS %s", key) == 1;
 }
 
 static bool has_role(int server, const char *role) {
     scoped(redis_drop) redis_t *r = redis_open(c.s->servers[server]);
     redisReply *reply = redis_do(r, "ROLE");
-    bool has = strcmp(reply->element[0]->str, role) == 0;
-    return has;
+    return strcmp(reply->element[0]->str, role) == 0;
 }
 
 static int kill_and_switch(void) {

@@ -20,12 +20,11 @@ typedef struct {
 
 static asker_t asker_begin(const sentinels_options_t *options, const char *more) {
     asker_t a = {.s = sentinels_begin(options)};
-    char *settings = sentinels_settings(a.s), *all = NULL;
-    if (asprintf(&all, "%s %s", settings, more) < 0) abort();
+    char *settings = sentinels_settings(a.s);
+    char *all = kept_printf("%s %s", settings, more);
     a.config = config_with(all);
     a.group = sentinel_group_new(&a.config->redis);
     free(settings);
-    free(all);
     return a;
 }
 
@@ -104,13 +103,10 @@ Test(redis_sentinel_group, dead_and_frozen_sentinels_cost_half_a_second_at_most)
 }
 
 Test(redis_sentinel_group, a_silent_sentinel_that_was_learned_delays_one_ask) {
-    char *settings;
     a = asker_begin(NULL, "");
     config_free(a.config);
-    if (asprintf(&settings, "sentinels = [\"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\";", a.s->sentinels[0].port) < 0)
-        abort();
+    char *settings = kept_printf("sentinels = [\"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\";", a.s->sentinels[0].port);
     a.config = config_with(settings);
-    free(settings);
     asker_renew();
     cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     sentinel_freeze(a.s, 1);
@@ -200,8 +196,7 @@ Test(redis_sentinel_group, errors_name_the_thing) {
     *a.config->redis.sentinel_password = '\0';
     sentinel_group_free(a.group);
 
-    char *server = NULL; /* a server in place of a sentinel */
-    if (asprintf(&server, "127.0.0.1:%d", server_port(a.s->servers[1])) < 0) abort();
+    char *server = kept_printf("127.0.0.1:%d", server_port(a.s->servers[1])); /* a server in place of a sentinel */
     free(a.config->redis.sentinels.items[0]);
     a.config->redis.sentinels.items[0] = server;
     free(a.config->redis.sentinels.items[1]);
@@ -228,15 +223,11 @@ Test(redis_sentinel_group, addresses_are_translated) {
     sentinels_t *s = a.s;
     sentinel_group_free(a.group);
     config_free(a.config);
-    char *settings = NULL;
-    if (asprintf(&settings,
-                 "sentinels = [\"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\"; "
-                 "addresses = [\"127.0.0.1:%d=reachable:7000\", \"127.0.0.1:%d=localhost:%d\"];",
-                 s->sentinels[0].port, primary, sentinel, sentinel) < 0)
-        abort();
+    char *settings = kept_printf("sentinels = [\"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\"; "
+                                 "addresses = [\"127.0.0.1:%d=reachable:7000\", \"127.0.0.1:%d=localhost:%d\"];",
+                                 s->sentinels[0].port, primary, sentinel, sentinel);
     a.config = config_with(settings);
     a.group = sentinel_group_new(&a.config->redis);
-    free(settings);
     for (int i = 0; i < 2; i++) {
         const address_t *found = sentinel_group_ask(a.group, NULL, &a.error);
         cr_assert_not_null(found, "%s", a.error.text);
