@@ -4,8 +4,6 @@
 #include "config_case.h"
 #include "suite.h"
 
-TestSuite(unit_reload, .init = config_case_begin, .fini = config_case_end);
-
 enum { PADDING = 200000 };
 
 typedef struct poll {
@@ -48,31 +46,31 @@ static long bytes_read(void) {
 
 static config_t *read_again(poll_t *p) { return reload_read(&p->reload, p->config, false, p->metrics); }
 
+static poll_t p;
+
 /* Returns how many bytes the poll has read. */
-static long poll_in_vain(poll_t *p) {
+static long poll_in_vain(void) {
     long before = bytes_read();
-    cr_assert_null(read_again(p));
+    cr_assert_null(read_again(&p));
     return bytes_read() - before;
 }
 
-static void expect_comparison(poll_t *p) {
-    long bytes = poll_in_vain(p);
+static void expect_comparison(void) {
+    long bytes = poll_in_vain();
     cr_assert(bytes > PADDING && bytes < PADDING + PADDING / 2, "%ld bytes", bytes);
 }
 
+SUITE(unit_reload, config_case_begin(); begin(&p), end(&p); config_case_end());
+
 Test(unit_reload, unchanged_files_are_compared_and_not_parsed) {
-    scoped(end) poll_t p;
-    begin(&p);
-    expect_comparison(&p);
+    expect_comparison();
     memset(p.padding, 'y', PADDING);
     write_included(&p, "group = \"one\";\n");
-    cr_assert_gt(poll_in_vain(&p), 2 * PADDING, "a changed comment is not read");
-    expect_comparison(&p);
+    cr_assert_gt(poll_in_vain(), 2 * PADDING, "a changed comment is not read");
+    expect_comparison();
 }
 
 Test(unit_reload, changed_included_file_is_noticed) {
-    scoped(end) poll_t p;
-    begin(&p);
     write_included(&p, "log = { level = \"warn\"; };\n");
     config_t *fresh = read_again(&p);
     cr_assert(!fresh && p.reload.refused.holds, "the group cannot change while running");
@@ -81,24 +79,20 @@ Test(unit_reload, changed_included_file_is_noticed) {
     cr_assert(fresh && fresh->log.level == LOG_WARN);
     config_free(p.config);
     p.config = fresh;
-    expect_comparison(&p);
+    expect_comparison();
 }
 
 Test(unit_reload, removed_included_file_is_noticed) {
-    scoped(end) poll_t p;
-    begin(&p);
     cr_assert_eq(unlink(p.included), 0);
     cr_assert(!read_again(&p) && p.reload.refused.holds);
     cr_assert(!read_again(&p) && p.reload.refused.holds);
     write_included(&p, "group = \"one\";\n");
     cr_assert(!read_again(&p) && !p.reload.refused.holds);
-    expect_comparison(&p);
+    expect_comparison();
 }
 
 /* Only libconfig finds the file: its name is written with an escape. */
 Test(unit_reload, an_unseen_included_file_is_read_at_each_poll) {
-    scoped(end) poll_t p;
-    begin(&p);
     snprintf(p.included, sizeof p.included, "%s/a\"b.cfg", config_case_dir);
     write_included(&p, "group = \"one\";\n");
     reload_end(&p.reload);
@@ -112,8 +106,6 @@ Test(unit_reload, an_unseen_included_file_is_read_at_each_poll) {
 }
 
 Test(unit_reload, a_found_cluster_is_a_change) {
-    scoped(end) poll_t p;
-    begin(&p);
     p.reload.mode = REDIS_MODE_CLUSTER;
     scoped(config_drop) config_t *fresh = read_again(&p);
     cr_assert(fresh && fresh->redis.found == REDIS_MODE_CLUSTER);

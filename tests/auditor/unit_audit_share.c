@@ -39,10 +39,11 @@ static bool is_member(const audit_share_t *share, const auditor_t *auditor) {
     return count == 1;
 }
 
+static setup_t s;
+SUITE(unit_audit_share, setup(&s), teardown(&s));
+
 /* The roles of a configuration are made while another one still has the log. */
 Test(unit_audit_share, a_new_share_opens_no_file_and_has_the_limits_of_the_config) {
-    scoped(teardown) setup_t s;
-    setup(&s);
     cr_assert_neq(access(s.path, F_OK), 0);
     cr_assert_null(s.share->writer.audit);
     cr_assert_str_eq(s.share->writer.path, s.path);
@@ -58,8 +59,6 @@ Test(unit_audit_share, a_new_share_opens_no_file_and_has_the_limits_of_the_confi
 /* A reload hands the log to the share of the next configuration. */
 Test(unit_audit_share, a_finished_share_leaves_the_log_to_another) {
     fixture_capture_log();
-    scoped(teardown) setup_t s;
-    setup(&s);
     audit_share_t *next = audit_share_new(s.config, s.metrics, &s.stop);
     cr_assert(audit_writer_open(&s.share->writer));
     cr_assert_not(audit_writer_open(&next->writer), "two writers have the log");
@@ -75,8 +74,6 @@ Test(unit_audit_share, a_finished_share_leaves_the_log_to_another) {
 /* Shards come and go in any order. */
 Test(unit_audit_share, each_order_of_removals_leaves_the_others) {
     enum { COUNT = 4, ORDERS = 24 };
-    scoped(teardown) setup_t s;
-    setup(&s);
     char places[COUNT + 1];
     auditor_t *auditors[COUNT + 1];
     for (size_t i = 0; i <= COUNT; i++) auditors[i] = (auditor_t *)&places[i]; /* the share reads nothing of them */
@@ -100,8 +97,6 @@ Test(unit_audit_share, each_order_of_removals_leaves_the_others) {
 }
 
 Test(unit_audit_share, more_auditors_than_there_is_room_for_are_left_out) {
-    scoped(teardown) setup_t s;
-    setup(&s);
     static char places[AUDIT_SHARE_MAX + 1];
     for (size_t i = 0; i <= AUDIT_SHARE_MAX; i++) audit_share_add(s.share, (auditor_t *)&places[i]);
     cr_assert_eq(s.share->auditor_count, AUDIT_SHARE_MAX);
@@ -125,8 +120,6 @@ static void *remove_it(void *share) {
 /* An auditor that works reads the list, with the mutex held, while the thread of another shard changes it. */
 Test(unit_audit_share, the_list_changes_only_with_the_mutex) {
     static void *(*const steps[])(void *) = {add, remove_it};
-    scoped(teardown) setup_t s;
-    setup(&s);
     for (size_t i = 0; i < 2; i++) {
         pthread_t thread;
         struct timespec soon;
@@ -144,8 +137,6 @@ Test(unit_audit_share, the_list_changes_only_with_the_mutex) {
 
 /* Only the auditor of a single server closes the log when it ends: in a Cluster the others still write. */
 Test(unit_audit_share, an_auditor_that_ends_leaves_the_shared_log_open) {
-    scoped(teardown) setup_t s;
-    setup(&s);
     scoped(keyspace_drop) keyspace_t *keys = keyspace_new(s.config);
     scoped(topology_drop) topology_t *topology = topology_new(&s.config->redis);
     shard_t *shard = topology_shard(topology, 0);
@@ -170,8 +161,6 @@ Test(unit_audit_share, an_auditor_that_ends_leaves_the_shared_log_open) {
 
 /* The log lacks what any of its streams lacks, so the oldest age counts. */
 Test(unit_audit_share, the_log_is_as_late_as_its_latest_auditor) {
-    scoped(teardown) setup_t s;
-    setup(&s);
     scoped(keyspace_drop) keyspace_t *keys = keyspace_new(s.config);
     scoped(topology_drop) topology_t *topology = topology_new(&s.config->redis);
     scoped(leases_drop) leases_t *leases = leases_new(keys->lock_count, keys->queue_count);

@@ -2,7 +2,7 @@
 #include "config_case.h"
 #include "suite.h"
 
-TestSuite(unit_config, .init = config_case_begin, .fini = config_case_end);
+SUITE(unit_config, config_case_begin(), config_case_end());
 
 static char *dump(const config_t *config) {
     buffer_t out = {0};

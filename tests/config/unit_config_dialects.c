@@ -6,7 +6,7 @@
 #include "dialects/kmqueue/internal.h"
 #include "suite.h"
 
-TestSuite(unit_config_dialects, .init = config_case_begin, .fini = config_case_end);
+SUITE(unit_config_dialects, config_case_begin(), config_case_end());
 
 /* The keys as lines "role name type how"; `how` is r (read) or w (written), with * for a pattern. Kept. */
 static char *keys_of(const config_t *config, size_t queue) {

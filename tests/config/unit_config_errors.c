@@ -4,7 +4,7 @@
 #include "libconfig_version.h"
 #include "suite.h"
 
-TestSuite(unit_config_errors, .init = config_case_begin, .fini = config_case_end);
+SUITE(unit_config_errors, config_case_begin(), config_case_end());
 
 #define Q "queues = ( { name = \"q\"; } );\n"
 

@@ -3,7 +3,7 @@
 #include "config_dialects.h"
 #include "suite.h"
 
-TestSuite(unit_config_redis, .init = config_case_begin, .fini = config_case_end);
+SUITE(unit_config_redis, config_case_begin(), config_case_end());
 
 #define Q            "queues = ( { name = \"q\"; } );\n"
 #define REDIS(lines) "redis = {\n" lines "\n};\n" Q

@@ -5,7 +5,7 @@
 #include "dialects/kmqueue/internal.h"
 #include "suite.h"
 
-TestSuite(unit_config_refusals, .init = config_case_begin, .fini = config_case_end);
+SUITE(unit_config_refusals, config_case_begin(), config_case_end());
 
 Test(unit_config_refusals, reports_missing_or_wrong_keys_of_kmqueue) {
     static const config_case_row_t rows[] = {

@@ -6,7 +6,7 @@
 #include "suite.h"
 #include "tempdir.h"
 
-TestSuite(unit_config_samples, .init = config_case_begin, .fini = config_case_end);
+SUITE(unit_config_samples, config_case_begin(), config_case_end());
 
 /* The settings of each sample that are no defaults. */
 static const struct {

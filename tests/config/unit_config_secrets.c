@@ -3,7 +3,7 @@
 #include "config_case.h"
 #include "suite.h"
 
-TestSuite(unit_config_secrets, .init = config_case_begin, .fini = config_case_end);
+SUITE(unit_config_secrets, config_case_begin(), config_case_end());
 
 #define Q            "queues = ( { name = \"q\"; } );\n"
 #define REDIS(lines) "redis = {\n" lines "\n};\n" Q

@@ -69,7 +69,9 @@ SUITE(redis_dispatcher_blind, , setup_end(&d));
 Test(redis_dispatcher_blind, refused_tracking_leaves_one_connection) { expect_tracking_refused("CLIENT TRACKING", true); }
 Test(redis_dispatcher_blind, a_refused_channel_leaves_one_connection) { expect_tracking_refused("SUBSCRIBE", true); }
 /* Not from the start: the proxy would also refuse the load of a script, because the script has these words too. */
-Test(redis_dispatcher_blind, tracking_refused_later_leaves_one_connection) { expect_tracking_refused("CLIENT CACHING YES", false); }
+Test(redis_dispatcher_blind, tracking_refused_later_leaves_one_connection) {
+    expect_tracking_refused("CLIENT CACHING YES", false);
+}
 
 /* The subscriber dies between SUBSCRIBE and CLIENT TRACKING. Redis replies with an error that looks like a refusal, but the next
  * attempt succeeds. The test gets the text from the server. */

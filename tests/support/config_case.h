@@ -1,7 +1,7 @@
 // Config files of a test: written into a directory of the test's own, loaded, and their messages compared.
 #pragma once
 
-#include "scoped.h"
+#include "suite.h"
 
 #include <stddef.h>
 

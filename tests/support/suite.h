@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 /* Before each test of `suite` the statement `start` runs (it may be empty: then each test starts what it needs), and after it
- * the statement `stop`. */
+ * the statement `stop`, which must bear a test that has not started anything. Use it in one file only: it is for all tests of the
+ * suite, in any file. */
 #define SUITE(suite, start, stop) SUITE_WITHIN(0, suite, start, stop)
 /* The same with more or less time for each test. */
 #define SUITE_WITHIN(seconds, suite, start, stop)                                                                                \
