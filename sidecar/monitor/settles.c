@@ -281,11 +281,12 @@ static bool settles_removed(settled_t settled) {
 
 static void settles_note_all(const apply_t *apply, batch_t *batch) {
     for (size_t i = 0; i < batch->count; i++) {
+    size_t removed = 0;
         candidate_t *candidate = batch->candidates[i];
         if (batch->answered) {
             failpoint("settle_answered");
             if (settles_removed(batch->settled[i]) && settles_in_place(apply))
-                place_settled(&scan_pass(apply->scan)->place, &candidate->entry->digest, batch->reply.replaced);
+                place_settled(&scan_pass(apply->scan)->place, &candidate->entry->digest, removed++ < batch->reply.replaced);
             settles_note_fn *note = SETTLES_NOTES[batch->settled[i]];
             if (note) note(apply, candidate);
         }

@@ -212,11 +212,11 @@ bool settle_read_answers(const call_t *call, size_t count, settled_t *out, settl
     *of_all = (settle_reply_t){0};
     redisReply *reply = conn_read_next(call->conn, NULL, call->error);
     if (!reply) return false;
-    of_all->replaced = reply_is(reply_at(reply, 0), "replaced");
-    bool each = of_all->replaced || reply_is(reply_at(reply, 0), "settled");
+    bool each = reply_is(reply_at(reply, 0), "settled");
     settled_t all = each ? SETTLED : settle_answer(call, reply);
     of_all->took_us = each ? reply_int(reply_at(reply, 1)) : 0;
-    for (size_t i = 0; i < count; i++) out[i] = each ? settle_answer(call, reply_at(reply, i + 2)) : all;
+    of_all->replaced = each ? (size_t)reply_int(reply_at(reply, 2)) : 0;
+    for (size_t i = 0; i < count; i++) out[i] = each ? settle_answer(call, reply_at(reply, i + 3)) : all;
     freeReplyObject(reply);
     return all != SETTLED_REFUSED;
 }

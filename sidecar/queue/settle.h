@@ -69,7 +69,7 @@ void settle_append(const call_t *call, const settle_ask_t *const *asks, size_t c
 
 typedef struct settle_reply {
     int64_t took_us; // time of Redis; 0 = the script refused all jobs, or cannot tell
-    bool replaced;   // entries of the tail have taken the places of the removed jobs
+    size_t replaced; // of the removed jobs, entries of the tail have taken the places of the first ones, so many
 } settle_reply_t;
 
 // Reads the reply to settle_append. out[i] tells what became of asks[i]. *call->error keeps the worst error of all jobs. False:

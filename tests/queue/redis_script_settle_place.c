@@ -112,7 +112,7 @@ Test(redis_script_settle_place, jobs_in_the_middle_are_removed_by_their_places) 
         settle();
         const long long searches = server_commandstat(c.f.server, "lpos");
         expect_settled();
-        cr_assert(c.reply.replaced);
+        cr_assert_eq(c.reply.replaced, JOBS);
         cr_assert_eq(searches, ends ? JOBS : 0, "only an ended job needs a search, at the head");
         for (int i = 0; i < JOBS; i++)
             cr_assert_eq(redis_int(c.f.r, "LPOS email:backup %d", i), LONG - 1 - 900 - 30 * i, "entry %d of the tail", i);
@@ -149,6 +149,7 @@ Test(redis_script_settle_place, no_large_entry_takes_the_place_of_a_small_job) {
     for (int i = 0; i < JOBS; i++) ask(900 + i, 904 + i);
     settle();
     expect_all(SETTLED);
+    cr_assert_eq(c.reply.replaced, 1, "so the list closed up behind the other jobs");
     cr_assert_eq(redis_int(c.f.r, "LPOS email:backup small"), LONG - 1 - 900 - (JOBS - 1),
                  "the small entry has taken the place of one job");
     for (int i = 1; i <= 3; i++) {

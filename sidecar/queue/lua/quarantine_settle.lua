@@ -24,7 +24,7 @@
 --   last     push: '.5' for the last push, else '.25'; ends the score
 --   pushed   end, push: the envelope of the last push, for which `list` is searched; '' = none
 --   the values of the other names in the records; '' = the record does not have the name. This script adds 'at'
--- Reply    {'settled', us that the script took, and one answer for each member}, {'fenced'}, {'type', key, found}. An answer is
+-- Reply    {'settled', us that the script took, 0, and one answer for each member}, {'fenced'}, {'type', key, found}. An answer is
 --          'settled'; 'changed' score, envelope or `hash`; 'alive' `pushed` waits, or its list is too long to search; 'full' the
 --          stream takes no record; {'type', key, found}; or an error
 -- Uses     types, fence, records, now, rights, clock
@@ -112,4 +112,4 @@ if #envelopes > 0 then redis.call('HSET', KEYS[4], unpack(envelopes)) end
 if #ended > 0 then redis.call('ZREM', KEYS[3], unpack(ended)) end
 if #ended > 0 and events then redis.call('HDEL', KEYS[4], unpack(ended)) end
 if #done > 0 then redis.call('ZREM', KEYS[2], unpack(done)) end
-return {'settled', us_since(began), answers_of(jobs)}
+return {'settled', us_since(began), 0, answers_of(jobs)}

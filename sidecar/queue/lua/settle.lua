@@ -38,8 +38,8 @@
 --     mark     id in MARK
 --     done     id in KEYS[8]
 --   the values of the other names in the records; '' = the record does not have the name. This script adds 'at' and 'error'
--- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. 'replaced' in
---          place of 'settled': entries of the tail took the places of the removed jobs. An answer is
+-- Reply    {'settled', us that the script took, replaced, and one answer for each job}, {'fenced'}, {'type', key, found}. replaced:
+--          entries of the tail took the places of so many removed jobs, of those nearest to the tail. An answer is
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'dropped' KEYS[8] has `done`; 'gone' not in the
 --          list; 'changed' stamp or report; 'alive' has a heartbeat; 'duplicates' twice in the list; 'full' the stream takes no
 --          record; {'type', key, found}; or an error
@@ -231,10 +231,10 @@ local function at_once(jobs)
     for _, job in ipairs(jobs) do redis.call('LSET', from, string.format('%d', job.index), ARGV[1]) end
     redis.call('LREM', from, string.format('%d', tonumber(side) * #jobs), ARGV[1])
 end
--- The last entry of the list takes the place of each job. The job nearest to the tail comes first, and `skip` entries are behind it, so
--- the last entry is never a later job. A place counted from the head stays the same. Redis never splits a node of a list, so a
--- larger entry may not take the place of a job: from such an entry on jobs are searched.
-local LARGER = 64
+-- Goes from the tail to the head. Moves the last entry of the list to the place of each job. The entries behind `skip` are never jobs
+-- of this call, so a moved entry is never one that is still to be removed. A place counted from the head stays the same. Redis never
+-- splits a node of a list, so a larger entry may not take the place of a job: from such an entry on jobs are searched.
+local LARGER, replaced = 64, 0
 local function by_the_tail(jobs)
     local from = jobs[1].kind.from
     local length, rest = redis.call('LLEN', from), {}
@@ -244,6 +244,7 @@ local function by_the_tail(jobs)
         if last and #last <= #job.bytes + LARGER then
             redis.call('LSET', from, string.format('%d', length + job.index), last)
             redis.call('LREM', from, '-1', last)
+            replaced = replaced + 1
         else
             rest[#rest + 1] = job
         end
@@ -310,4 +311,4 @@ if #kept > 0 then remove(kept) end
 if #unstamped > 0 then redis.call('HDEL', KEYS[2], unpack(unstamped)) end
 if #answered > 0 then redis.call('HDEL', KEYS[3], unpack(answered)) end
 for _, mark in ipairs(marks) do redis.call('SREM', mark[1], unpack(mark[2])) end
-return {remove == by_the_tail and 'replaced' or 'settled', us_since(began), answers_of(jobs)}
+return {'settled', us_since(began), replaced, answers_of(jobs)}

@@ -88,8 +88,8 @@ static const char *page_settle(page_t *p, const char *token) {
     if (p->reply) freeReplyObject(p->reply);
     p->reply = redisCommandArgv(p->r, (int)words->count, words->words, NULL);
     cr_assert_not_null(p->reply, "%s", p->r->errstr);
-    for (size_t i = 0; i < p->count && p->reply->type == REDIS_REPLY_ARRAY && i + 2 < p->reply->elements; i++)
-        p->answers[i] = bull_word(p->reply->element[i + 2]);
+    for (size_t i = 0; i < p->count && p->reply->type == REDIS_REPLY_ARRAY && i + 3 < p->reply->elements; i++)
+        p->answers[i] = bull_word(p->reply->element[i + 3]);
     return bull_word(p->reply);
 }
 

@@ -26,7 +26,7 @@
 --   error    of an end: for the record, and for failedReason
 --   message  of an end, for the channel `failed`: JSON
 --   the values of the other names in the records; '' = the record does not have the name. This script adds 'at' and 'error'
--- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. An answer is
+-- Reply    {'settled', us that the script took, 0, and one answer for each job}, {'fenced'}, {'type', key, found}. An answer is
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'gone' its worker renewed the lock, or the job is
 --          finished; 'changed'; 'alive' the lock exists; 'full' the stream takes no record; or an error
 -- Optional LSET, PUBLISH
@@ -164,4 +164,4 @@ for _, job in ipairs(kept) do
     if not job.ends then redis.pcall('PUBLISH', KEYS[2] .. '@', job.id) end
     if job.ends and not job.broken then redis.pcall('PUBLISH', KEYS[7], ARGV[job.at + MESSAGE]) end
 end
-return {'settled', us_since(began), answers_of(jobs)}
+return {'settled', us_since(began), 0, answers_of(jobs)}
