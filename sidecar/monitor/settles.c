@@ -62,8 +62,10 @@ static void settles_locate(const apply_t *apply, const candidate_t *candidate, s
         ask->depth += (int64_t)scan_search(scan)->place;
         if (ask->alone) ask->alone += (int64_t)scan_search(scan)->place;
     } else if (ask->in_place) {
-        // The settle reads at most a third of what one request may return on each side of the job.
-        int64_t at = (int64_t)place_of(&scan_pass(scan)->place, apply->page, candidate->entry), most = ask->small / 3;
+        // The settle reads at most a third of what one request may return on each side of the job. The entries there are mostly
+        // of this page.
+        int64_t at = (int64_t)place_of(&scan_pass(scan)->place, apply->page, candidate->entry);
+        int64_t most = (int64_t)scan_page_small_entries(apply->page) / 3;
         int64_t drift = (int64_t)in_flight + (most < PLACE_DRIFT ? most : PLACE_DRIFT);
         ask->skip = at > drift ? at - drift : 0;
         ask->near = at + 1 + (most < PLACE_RISE ? most : PLACE_RISE);

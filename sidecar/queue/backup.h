@@ -67,6 +67,7 @@ typedef struct backup_page {
     size_t count;
     size_t jobs;                // the number of jobs among the entries
     size_t bytes;               // bytes of the entries
+    size_t largest;             // bytes of the largest one; noted by the scan
     size_t held;                // the part of `bytes` that is in memory
     size_t others;              // bytes of the other pages in memory, when this page is read
     size_t vacant;              // number of private lists that were read and are empty, or whose entry was not read
@@ -100,7 +101,7 @@ typedef struct backup_range {
     size_t skip;  // entries between the tail and the range
     size_t count; // most entries
     // If sizes are unknown, the reply is limited to BACKUP_RANGE_BYTES and one more entry.
-    size_t step;  // entries that Redis reads first; 0 = all entries are small: no limit
+    size_t step;  // entries that Redis reads in one step at most; 0 = all entries are small: no limit
     size_t least; // entries to read in spite of the limit
 } backup_range_t;
 

@@ -5,7 +5,7 @@ enum {
     PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request
     LARGE = 64 * 1024,        // bytes; few entries this large fit into a page
     SMALL = 16 * 1024,        // a page of smaller entries needs no limit of bytes
-    FIRST_STEP = 8,           // entries that Redis reads first where sizes are unknown
+    UNKNOWN_STEP = 64,        // entries that Redis reads in one step where sizes are unknown
 };
 
 // Waits for each page, which shows how large entries are and where the next page begins.
@@ -30,14 +30,17 @@ bool scan_has_large(const scan_t *scan) { return scan_largest(scan) >= LARGE; }
 
 // If the last scan met small entries only, unknown entries are probably small, too.
 size_t scan_page_step(const scan_t *scan) {
-    if (scan->page_size.largest[1] && scan_largest(scan) < SMALL) return 0;
-    return scan_has_large(scan) ? 1 : FIRST_STEP;
+    size_t largest = scan_largest(scan), step = PAGE_BYTES / (largest + 1);
+    if (largest < SMALL) return scan->page_size.largest[1] ? 0 : UNKNOWN_STEP;
+    return step ? step : 1;
 }
 
 size_t scan_small_entries(const scan_t *scan) { return scan_largest(scan) == 0 ? 0 : PAGE_BYTES / (scan_largest(scan) + 1); }
+size_t scan_page_small_entries(const backup_page_t *page) { return PAGE_BYTES / (page->largest + 1); }
 
 // The size of an entry is unknown until the entry is read. So pages grow step by step. Small entries predict little about the
-// entries behind them. After a large entry, pages stay small for a while.
+// entries behind them. After a large entry, pages stay small for a while. In place, list_page.lua limits their bytes: they keep
+// so many entries that they overlap, or one large job in a long list would let the scan lose its place each time.
 static size_t scan_next_page_entries(const scan_t *scan, const backup_page_t *page) {
     size_t most = page->bytes && page->count ? PAGE_BYTES / (page->bytes / page->count + 1) : BACKUP_PAGE;
     size_t fits = PAGES_BYTES / (scan_largest(scan) + 1);
@@ -45,12 +48,15 @@ static size_t scan_next_page_entries(const scan_t *scan, const backup_page_t *pa
     if (next > fits) next = fits;
     if (next > BACKUP_PAGE) next = BACKUP_PAGE;
     if (next > most) next = most;
-    return next ? next : 1;
+    size_t least = page->in_place && scan->ops->rotation ? PLACE_KNOWN : 1;
+    return next > least ? next : least;
 }
 
-static void scan_note_sizes(scan_t *scan, const backup_page_t *page) {
+static void scan_note_sizes(scan_t *scan, backup_page_t *page) {
+    size_t *largest = &scan->page_size.largest[0];
     for (size_t i = 0; i < page->count; i++)
-        if (page->entries[i].bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = page->entries[i].bytes.len;
+        if (page->entries[i].bytes.len > page->largest) page->largest = page->entries[i].bytes.len;
+    if (page->largest > *largest) *largest = page->largest;
     scan->page_size.entries = scan_next_page_entries(scan, page);
 }
 
@@ -77,7 +83,8 @@ static void scan_read_again(scan_t *scan) {
 void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip) {
     scan_pass_t *pass = scan_pass(scan);
     place_found_t found = PLACE_FOUND;
-    bool goes_back = scan->page_size.entries >= PLACE_KNOWN;
+    bool goes_back =
+        page->bytes <= page->count * SMALL; // a way back over large entries would cost more than jobs that are missed
     scan_note_sizes(scan, page);
     if (page->in_place && scan->ops->rotation) found = place_read(&pass->place, page, skip, goes_back);
     if (found == PLACE_AGAIN) scan_read_again(scan);

@@ -198,6 +198,7 @@ bool scan_has_large(const scan_t *scan);        // entries are so large that few
 size_t scan_page_step(const scan_t *scan);      // see backup_range_append
 size_t scan_small_entries(const scan_t *scan);  // entries of the list that one request may return; 0 = their size is unknown
 void scan_requested(scan_t *scan, size_t count);
+size_t scan_page_small_entries(const backup_page_t *page); // entries like those of the page that one request may return
 // Applies a page of which `requested` entries were requested that the scan has not met. A marker ends the scan. If a list is
 // read in place, the page was read behind `skip` entries, and it loses the entries that the scan has met before.
 void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip);
