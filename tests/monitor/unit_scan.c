@@ -357,7 +357,8 @@ Test(unit_scan, a_scan_that_may_have_missed_jobs_is_not_complete) {
     scan.rotation = 0;
     for (int lost = 0; lost < 2; lost++) {
         unsigned before = scan.completed;
-        cr_assert(begin_scan(24, 0, 0, false));
+        cr_assert(begin_scan(24, 100, 0, false));
+        job_bytes = 100000;
         read_in_place(first, 8, 0);
         scan.page_size.entries = 1; /* large entries */
         read_in_place(lost ? moved : &first[7], lost ? 4 : 1, 7);
@@ -376,6 +377,7 @@ Test(unit_scan, scans_of_large_jobs_are_farther_apart) {
     scan_requested(&scan, JOBS);
     scan_read_page(&scan, &p, JOBS, 0);
     scan_note_verdict(&scan, &(verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 1});
+        cr_assert_eq(scan_all_read(&scan), !lost, "whether it prunes");
     scan_end(&scan, now());
     cr_assert(next_ms() >= 19000 && next_ms() <= 21000, "%d ms", (int)next_ms());
     SCAN_JOBS(1);

@@ -236,7 +236,9 @@ bool scan_begin(scan_t *scan, mono_t now) {
 
 bool scan_all_read(scan_t *scan) {
     scan_enter(scan, SCAN_PRUNE);
-    return scan->status.stamps > scan_pass(scan)->jobs || scan->status.entries == 0;
+    const scan_pass_t *pass = scan_pass(scan);
+    if (pass->incomplete) return false; // the job of a stamp may be one that it missed
+    return scan->status.stamps > pass->jobs || scan->status.entries == 0;
 }
 
 // The time to keep the stamp of a requeued job that is not in the list. Only a job with a date of its own needs the stamp: the
