@@ -54,6 +54,21 @@ Test(unit_scan, comes_back_at_the_nearest_deadline) {
     cr_assert_eq(next_ms(), 90 + 10);
 }
 
+/* A failover may have lost heartbeats. A list without jobs needs no scan to be complete. */
+Test(unit_scan, a_heartbeat_is_missing_only_after_a_complete_scan_and_an_interval) {
+    scan.server_since = now();
+    now_ms += 3 * INTERVAL;
+    cr_assert(begin_scan(2, 0, 0, false));
+    cr_assert_eq(scan.clock.certain_at, INT64_MAX);
+    scan_end(&scan, now());
+    cr_assert(begin_scan(2, 0, 0, false));
+    cr_assert_eq(scan.clock.certain_at, 0);
+    scan.server_since = now();
+    SCAN_JOBS(1);
+    cr_assert(begin_scan(2, 0, 0, false));
+    cr_assert_eq(scan.clock.certain_at, scan.status.now + 1 + INTERVAL - 1, "the scan took 1 ms");
+}
+
 Test(unit_scan, pauses_as_long_as_a_scan_took) {
     cr_assert(begin_scan(2, 0, 0, false));
     digest_t digest = job(1);

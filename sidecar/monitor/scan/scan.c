@@ -182,7 +182,8 @@ static void scan_become_idle(scan_t *scan, mono_t now) {
 static int64_t scan_certain_at(const scan_t *scan, int64_t redis_ms, mono_t now) {
     mono_t at = mono_add(scan->server_since, scan->interval_ms * NS_PER_MS);
     bool whole = mono_reached(scan->server_since, scan->whole_began);
-    if (whole && mono_reached(at, now)) return 0;
+    if (!whole) return INT64_MAX;
+    if (mono_reached(at, now)) return 0;
     int64_t left_ms = mono_diff(at, now) / NS_PER_MS;
     return redis_ms + 1 + (left_ms > 0 ? left_ms : 0);
 }
