@@ -127,6 +127,7 @@ Test(unit_scan, a_lone_sentinel_is_scanned_once_more) {
     SCAN_JOBS(1);
     now_ms += INTERVAL;
     cr_assert(begin_scan(1, 1, 0, true), "left stamps must begin a scan");
+    cr_assert(scan_pass(&scan)->saw_marker, "or it would push another one");
     cr_assert_eq(scan_entries_wanted(&scan), 0);
     cr_assert(scan_all_read(&scan));
     scan_end(&scan, now());

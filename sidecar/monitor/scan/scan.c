@@ -226,6 +226,7 @@ bool scan_begin(scan_t *scan, mono_t now) {
     *scan_pass(scan) = (scan_pass_t){
         .in_place = scan->is_long || !scan->ops->rotation,
         .reports_kept = status->reports > 0 && !mono_reached(scan_reports_due(scan), now),
+        .saw_marker = status->marker_alone,
         .ended = status->entries == 0 || scan_is_empty(scan), // no job to read
         .left = status->entries,
         .since = INT64_MAX,
