@@ -247,7 +247,8 @@ static bool monitor_end_scan(monitor_t *m, const call_t *call) {
     scan_end(scan, mono_now());
     if (!reports_kept) reports_remove_orphans(call, scan);
     if (!monitor_handle_job_outcome(m, call)) return false;
-    if (scan->completed) scan_apply_refusals(scan, mono_now()); // 0 = fenced: scan_reset has dropped the refusals
+    // Fenced: scan_reset has dropped the refusals.
+    if (call->error->outcome != OUTCOME_FENCED) scan_apply_refusals(scan, mono_now());
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* Redis refuses requests because of one key: work that does not need the key goes on, and the refusal is reported once, and
  * again when it ends. */
 #include "dialects/kmqueue/kmqueue_fixture.h"
+#include "monitor/internal.h"
 
 /* So many entries that settle.lua does not count duplicates (scan_may_end): jobs end only after complete scans. */
 enum { MANY = 5000 };
@@ -45,6 +46,39 @@ Test(redis_monitor_faults, a_target_of_the_wrong_type_delays_no_other_job, .time
     fixture_step_boottime(5001);
     until(&d, count(&d, "ZCARD email:delayed") >= 300);
     try_until(&d, logged_end() == 1);
+}
+
+/* Between two pages workers finish all jobs that the first page has read. Among large jobs the scan does not go back, so it may
+ * miss jobs. */
+static void lose_place(void) {
+    monitor_t *m = d.instance.monitor;
+    const scan_t *scan = &m->scans[0];
+    monitor_reset(m);
+    cr_assert(monitor_begin_scans(m) && monitor_next_turn(m));
+    cr_assert_eq(scan->state, SCAN_READ);
+    while (scan->state == SCAN_READ && scan->of.pass.answered == 0) cr_assert(monitor_step_scan(m));
+    redis_ok(d.f.r, "LTRIM email:backup 0 -61");
+    while (scan->state == SCAN_READ && !scan->of.pass.incomplete) cr_assert(monitor_step_scan(m));
+    cr_assert_eq(scan->state, SCAN_READ, "the scan has lost its place");
+    while (scan->state == SCAN_READ) cr_assert(monitor_step_scan(m));
+}
+
+Test(redis_monitor_faults, a_refusal_in_an_incomplete_scan_is_reported, .timeout = 60) {
+    open_setup(&d, (fixture_options_t){
+                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; rotation = 10; }; queues = ( " QUEUE(
+                           "retry_times = 9;") " );"});
+    driver_run(&d.instance.driver, 100);
+    redis_ok(d.f.r, "SET email x");
+    redis_ok(d.f.r, "EVAL %s 1 email:backup",
+             "for i = 1, 200 do redis.call('LPUSH', KEYS[1], 'job' .. i .. string.rep('x', 40000)) end");
+    for (int i = 1; i <= 200; i++) {
+        char job[40010];
+        int head = snprintf(job, sizeof job, "job%d", i);
+        memset(job + head, 'x', 40000);
+        set_stamp(d.f.r, (slice_t){job, (size_t)head + 40000}, (stamp_t){.born_us = 1, .seen = 1});
+    }
+    lose_place();
+    cr_assert_eq(logged(), 1);
 }
 
 Test(redis_monitor_faults, a_blocked_settle_is_not_tried_for_every_job, .timeout = 60) {
