@@ -32,8 +32,10 @@ void report_table_add(void *self, const report_ref_t *found) {
     report_table_t *table = self;
     digest_t digest = digest_of(found->job.data, found->job.len);
     worker_report_t *report = report_table_at(table, &digest);
-    table->full = !report && table->count >= REPORTS_MAX;
-    if (table->full) return;
+    if (!report && table->count >= REPORTS_MAX) {
+        table->full = true;
+        return;
+    }
     if (!report) report = report_table_new(table, &digest);
     report_note(report, found);
     report->tried = report->seen = false;
