@@ -69,7 +69,7 @@ typedef struct verdict {
     int64_t attempts;   // of RETRY and END: executions that count so far; of RETRY also the number of this retry
     int64_t delay_ms;   // of RETRY: 0 = at once; without jitter
     bool needs_silence; // of RETRY and END: settle only if the heartbeat is still missing
-    int64_t again;      // of LEAVE, MISSING and PRESENT: when the verdict may change; INT64_MAX = time does not change it
+    int64_t again;      // of LEAVE and PRESENT: when the verdict may change; INT64_MAX = time does not change it
 } verdict_t;
 
 verdict_t verdict(const observation_t *observation, const queue_policy_t *policy);

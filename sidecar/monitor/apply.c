@@ -40,8 +40,8 @@ static bool apply_needs_bytes(verdict_kind_t kind) {
     return kind != VERDICT_LEAVE && kind != VERDICT_STAMP && kind != VERDICT_SEEN;
 }
 
-// A scan ends no job that it meets for the first time, because it may meet duplicates of the job later: it writes a stamp, and
-// the next scan knows them.
+// A scan ends no job that it meets for the first time, because it may meet duplicates of the job later: it writes a stamp. The
+// next scan knows the duplicates and may end the job.
 static verdict_t apply_judge(const apply_t *apply, observation_t *observation, const stamp_t *stamp) {
     verdict_t found = verdict(observation, apply_policy(apply));
     if (found.kind != VERDICT_END || stamp->born_us || apply->scan->state == SCAN_SEARCH) return found;

@@ -18,7 +18,7 @@ typedef struct apply {
     pace_t *pace;
     const backup_page_t *page;
     bool from_tail;    // the first job of the page is the nearest to an end of its list; otherwise the last one is
-    int64_t births_us; // in us by Redis's clock: now, the birth of a reported job without a stamp, which is settled at once
+    int64_t births_us; // now, in us by Redis's clock: the birth of a reported job that has no stamp
 } apply_t;
 
 // A job whose verdict apply_verdicts must carry out.

@@ -60,7 +60,7 @@ bool monitor_read_replies(monitor_t *m);
 // Reads the state of every queue whose scan is due, in one request, and begins those scans. False: the connection is unusable
 // for now.
 bool monitor_begin_scans(monitor_t *m);
-// Without wake-ups: a changed number of reports begins a scan. False: the connection is unusable for now.
+// Without wake-ups: a changed number of reports begins a search. False: the connection is unusable for now.
 bool monitor_look_for_reports(monitor_t *m);
 // Chooses the queue of the next step: m->turn. False: no scan is in progress.
 bool monitor_next_turn(monitor_t *m);

@@ -133,7 +133,7 @@ static void monitor_look_at(monitor_t *m, const bool *waits, redis_error_t *wors
         if (waits[i]) request_append(m->session.data, "HLEN", m->scans[i].config->errors);
     for (size_t i = 0; i < m->keys->queue_count; i++) {
         if (!waits[i]) continue;
-        // A scan follows each of the monitor's own writes to the hash, and reads the number again.
+        // A search follows each of the monitor's own writes to the hash, and reads the number again.
         bool changed = conn_read_int(m->session.data, m->scans[i].config->errors, worst) != m->scans[i].status.reports;
         if (changed) scan_changed(&m->scans[i], true, mono_now());
     }

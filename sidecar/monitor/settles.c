@@ -128,8 +128,7 @@ static metrics_cause_t settles_cause(const candidate_t *candidate) {
     return observed->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
 }
 
-// Notes one answer of a settle. A function may be NULL: the job is finished, its worker is alive, or the error is
-// reported.
+// Notes one answer of a settle. A function may be NULL: the worker is alive, or the error is reported.
 typedef void settles_note_fn(const apply_t *apply, const candidate_t *candidate);
 
 static void settles_note_settled(const apply_t *apply, const candidate_t *candidate) {
@@ -229,8 +228,8 @@ typedef struct progress {
     size_t asked; // of these, in requests
 } progress_t;
 
-// Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. Without
-// rotation the first candidate is.
+// Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. In a page
+// that was read from the tail the first candidate is.
 static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t count, progress_t *progress, size_t in_flight,
                          batch_t *batch) {
     size_t most = (size_t)pace_jobs_least(apply->pace, call_settle_us(apply->call), FIRST_JOBS, BACKUP_PAGE), bytes = 0;
@@ -282,8 +281,8 @@ static bool settles_removed(settled_t settled) {
 }
 
 static void settles_note_all(const apply_t *apply, batch_t *batch) {
-    for (size_t i = 0; i < batch->count; i++) {
     size_t removed = 0;
+    for (size_t i = 0; i < batch->count; i++) {
         candidate_t *candidate = batch->candidates[i];
         if (batch->answered) {
             failpoint("settle_answered");

@@ -14,8 +14,9 @@ backup_range_t place_request(const place_t *place, size_t wanted) {
                             .least = place->count + 1};
 }
 
-// Walks through both in their order, because a list may hold duplicates of a known job. Returns how many entries the page had
-// met: up to the last known one, and those behind it that stand in the places of settled jobs. 0 = none was found.
+// Walks through both in their order, because a list may hold duplicates of a known job. Returns how many entries of the page the
+// scan had met before: all up to the last known one, and the entries that replaced settled jobs directly behind it. 0 = no known
+// entry was found.
 static size_t place_met(const place_t *place, const backup_page_t *page) {
     size_t from = 0, met = 0;
     for (size_t i = 0; i < page->count && from < place->count; i++) {

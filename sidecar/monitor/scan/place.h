@@ -11,7 +11,7 @@ enum { PLACE_KNOWN = 32 }; // entries that the next page reads again; more may m
 typedef struct place {
     size_t next;                 // entries between the tail and the first entry that the scan has not met
     size_t back;                 // further entries to read again: no known entry was found
-    size_t removed;              // jobs that the scan has settled; each was nearer to the tail than `next`
+    size_t removed;              // jobs that the scan has settled; all were below `next`
     size_t count;                // of `known`
     uint32_t known[PLACE_KNOWN]; // the last entries before `next`, the last one at the end; see place_settled for 0
 } place_t;

@@ -8,7 +8,7 @@ enum {
     UNKNOWN_STEP = 64,        // entries that Redis reads in one step where sizes are unknown
 };
 
-// Waits for each page, which shows how large entries are and where the next page begins.
+// The next request waits for the reply to the last one, which shows how large entries are and where the next page begins.
 size_t scan_entries_wanted(const scan_t *scan) {
     const scan_pass_t *pass = &scan->of.pass;
     if (scan->state != SCAN_READ || pass->ended || pass->left <= 0 || pass->asked != pass->answered) return 0;
@@ -127,7 +127,7 @@ void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
     if (at < scan->clock.next_verdict_at) scan->clock.next_verdict_at = at;
 }
 
-// settle.lua finds duplicates only in one short list. In a long list, or in the lists of several workers, only scans do.
+// settle.lua finds every duplicate in one list of at most SETTLE_EXACT_ENTRIES. Otherwise only scans find them.
 bool scan_may_end(const scan_t *scan) {
     bool exact = scan->ops->rotation && scan->status.entries <= SETTLE_EXACT_ENTRIES;
     return exact || scan->completed >= SCAN_SURE_SCANS;

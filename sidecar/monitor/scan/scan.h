@@ -19,7 +19,7 @@ enum {
     SCAN_BLOCKS_MAX = 16,             // kinds of settle that one scan can block
     SCAN_PAUSE_MIN_MS = 10,           // shortest pause between two scans
     SCAN_SEARCH_ENTRIES = 1024,       // at each end of the list, entries that a search reads in vain
-    SCAN_SURE_SCANS = 2,              // complete scans of this term before the monitor ends a job of a long list
+    SCAN_SURE_SCANS = 2,              // complete scans of this term before a job of more than SETTLE_EXACT_ENTRIES may end
     SCAN_LARGE_BYTES_PER_S = 4 << 20, // large jobs are read at this rate on average: scans of them are farther apart
 };
 
@@ -27,8 +27,9 @@ enum {
 //
 //   WAIT -> READ     a scan is due
 //   WAIT -> SEARCH   a report came
-//   READ -> PRUNE    every job was read
-//   READ, SEARCH, PRUNE -> WAIT   it is done, or was broken off
+//   READ -> PRUNE    there is no further entry to read
+//   SEARCH, PRUNE -> WAIT   it is done
+//   READ, SEARCH, PRUNE -> WAIT   it was broken off
 typedef enum scan_state {
     SCAN_WAIT,   // waits for timer.next or timer.search
     SCAN_READ,   // reads all jobs in progress
@@ -41,8 +42,8 @@ typedef struct scan_timer {
     mono_t next;          // when the next scan begins
     mono_t search;        // when the next search begins; mono_never() = no report asks for one
     mono_t earliest;      // no search begins before this
-    mono_t read_all_from; // before this a search reads only the reports of the jobs that it meets, unless reports are few
-    mono_t report_scan;   // no scan begins before this because of reports that searches have not settled
+    mono_t read_all_from; // until then a search reads all reports only if they are few
+    mono_t report_scan;   // before this, unsettled reports begin no scan
     mono_t blocked_until; // no request before this: Redis refused one
     mono_t reports_read;  // when the reports were last read
     bool changed;         // a report may have come since the scan or the search began
@@ -197,10 +198,10 @@ size_t scan_page_bytes(const scan_t *scan);     // estimate of the bytes of the 
 bool scan_has_large(const scan_t *scan);        // entries are so large that few fit into a page
 size_t scan_page_step(const scan_t *scan);      // see backup_range_append
 size_t scan_small_entries(const scan_t *scan);  // entries of the list that one request may return; 0 = their size is unknown
-void scan_requested(scan_t *scan, size_t count);
 size_t scan_page_small_entries(const backup_page_t *page); // entries like those of the page that one request may return
-// Applies a page of which `requested` entries were requested that the scan has not met. A marker ends the scan. If a list is
-// read in place, the page was read behind `skip` entries, and it loses the entries that the scan has met before.
+void scan_requested(scan_t *scan, size_t count);
+// Applies a page. `requested`: how many new entries were asked for. A marker ends the scan. In place, the page was read behind
+// `skip` entries, and entries that were met before are removed from it.
 void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip);
 // Counts scans that ended early. True: the list seems to hold repeats of the marker, and jobs between them would be met too
 // seldom to keep their stamps. Call it once at the end of a scan.
@@ -227,7 +228,7 @@ void scan_note_verdict(scan_t *scan, const verdict_t *verdict);
 // Whether enough scans have searched for duplicates to end a job.
 bool scan_may_end(const scan_t *scan);
 
-// Ends the reading of entries. True: prune stamps next; false: end the scan.
+// Enters SCAN_PRUNE. True: there may be stamps to remove; false: call scan_end at once.
 bool scan_all_read(scan_t *scan);
 bool scan_keeps_stamp(void *scan, const uint8_t field[KEY_BYTES], stamp_t *stamp); // stamp_keep_fn
 void scan_end(scan_t *scan, mono_t now);

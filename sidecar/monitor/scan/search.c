@@ -13,9 +13,10 @@ enum {
     READ_SHARE = 16,           // and so many times as long as it took
 };
 
-// Only for jobs that are not at an end of the list does a search need all reports: it meets the others with their reports.
+// A search meets a job at an end together with its report. It needs all reports only for jobs that are at neither end.
 bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now) {
-    bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
+    // The table has as many reports as the hash, so none is new: the text of one has changed.
+    bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed);
     return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.read_all_from, now);
 }
 

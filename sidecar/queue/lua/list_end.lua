@@ -15,7 +15,7 @@
 -- Optional HSTRLEN
 -- Uses     report_ids
 -- Safe     reads only.
-local FEW = 16 -- of so few reports a walk has told the lengths (monitor/scan/search.c, FEW_REPORTS)
+local FEW = 16 -- of so few reports the monitor has read all, and knows which are large (monitor/scan/search.c, FEW_REPORTS)
 local GROWTH = 8 -- the last step reads so many times the entries of the first one
 local head, skip, count = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
 local first, most = tonumber(ARGV[4]), tonumber(ARGV[5])

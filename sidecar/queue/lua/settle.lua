@@ -25,7 +25,7 @@
 --            `mark` at the end. DEPTH: entries to search, from the tail if negative. ALONE: entries among which an ended job
 --            must be the only one of its bytes; 0 = it may have duplicates. FLAGS: e end, r retry, d retry with a delay; also f a
 --            retry leaves no stamp, x there must be a report, o the job has an id in `done`, p the record gets the job as payload,
---            i a scan has read the job in place: it is among the entries to read at once, or gone; ALONE is of the other end
+--            i read in place: the job must be among the entries to read at once, or it is gone; ALONE then counts from the head
 --   job      its bytes
 --   digest   its field in stamps
 --   old      the stamp that the decision rests on; '' = none, or a value of another length, which is none

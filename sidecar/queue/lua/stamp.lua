@@ -13,7 +13,7 @@
 -- A stamp is 28 bytes, numbers with the highest byte first: birth in us (8), seen (6), missing (6), retries (2), retried_at (6),
 -- times in ms by Redis's clock; a value of another length is no stamp. The highest bit of retries means that the life began with
 -- a requeue. The birth identifies a life: the time in ms, with a count of births (000 to 999) in place of the us, or the time in
--- us if a search found a reported job without a stamp. So two lives of equal jobs differ, even if the clock is set back, and the
+-- us if a reported job without a stamp was settled. So two lives of equal jobs differ, even if the clock is set back, and the
 -- age of a job is true.
 local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'meta', KEYS[3], 'hash'}})
 if refusal then return refusal end
