@@ -165,6 +165,31 @@ Test(unit_audit_retain, retain_bytes_keeps_the_file_below_the_limit) {
     }
 }
 
+/* The writes of many transactions are merged into the log before the -wal file grows further. The last transaction may exceed the
+ * limit. */
+static void expect_wal_limit(int64_t retain_bytes, int64_t limit) {
+    enum { ROWS = 128, PAYLOAD = 8192, TRANSACTION = ROWS * PAYLOAD * 5 / 4 };
+    audit_lock_t *held = audit_lock_new(audit_case_path());
+    buffer_t why = {0};
+    audit_t *log = audit_open_locked(held, &(audit_open_options_t){.max_bytes = retain_bytes}, &why);
+    cr_assert_not_null(log, "%s", buffer_text(&why));
+    int64_t largest = 0, transactions = 5 * limit / (4 * ROWS * PAYLOAD) + 3;
+    for (int i = 0; i < (int)transactions; i++) {
+        insert_events(log, i * ROWS, ROWS, NOW, PAYLOAD);
+        if (audit_wal_bytes(log) > largest) largest = audit_wal_bytes(log);
+    }
+    cr_expect(largest > limit - TRANSACTION && largest < limit + 2 * TRANSACTION, "%lld of %lld bytes", (long long)largest,
+              (long long)limit);
+    audit_close(log);
+    audit_lock_free(held);
+}
+
+Test(unit_audit_retain, the_wal_file_has_64_mib_at_most, .timeout = 120) { expect_wal_limit(0, 64 << 20); }
+Test(unit_audit_retain, the_wal_file_has_64_mib_at_most_in_a_large_log, .timeout = 120) {
+    expect_wal_limit((int64_t)16 << 30, 64 << 20);
+}
+Test(unit_audit_retain, the_wal_file_of_a_small_log_has_a_sixteenth_of_retain_bytes) { expect_wal_limit(128 << 20, 8 << 20); }
+
 Test(unit_audit_retain, a_log_created_by_import_can_shrink) {
     audit_close(audit_case_open(path, AUDIT_IMPORT));
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);

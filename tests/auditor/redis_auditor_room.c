@@ -3,7 +3,9 @@
 #include "auditor_fixture.h"
 #include "queue/stream.h"
 
+#include <pthread.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define STREAM "sidecar:email:failures"
 #define META   "sidecar:email:meta"
@@ -218,6 +220,49 @@ Test(redis_auditor_room, a_storm_never_fills_the_stream) {
     audit_log_feed(d.f.r, "email", PARTS * RECORDS, 1, NULL);
     expect_rows(&d, PARTS * RECORDS + 1);
     cr_assert_eq(gaps(&d), 0);
+    close_auditor(&d);
+}
+
+static void *pass_late(void *proxy) {
+    while (proxy_fired(proxy) == 0) usleep(1000);
+    usleep(600000); /* longer than a burst, and than a tick */
+    proxy_pass(proxy);
+    return NULL;
+}
+
+/* Lets the XREAD that waits return, so that the auditor runs its timers. */
+static void end_wait(setup_t *d) {
+    char *list = redis_str(d->f.r, "CLIENT LIST"), *rest = list;
+    for (char *line; (line = strtok_r(rest, "\n", &rest));)
+        if (strstr(line, " name=queue-sidecar-auditor ")) redis_ok(d->f.r, "CLIENT UNBLOCK %lld", atoll(line + strlen("id=")));
+    free(list);
+}
+
+/* Redis is slow: the time of a burst is over after its first trim. Records may come faster than such trims remove them, so the
+ * burst goes on for twice as many records as the last transaction had, and no longer. */
+Test(redis_auditor_room, a_burst_on_a_slow_redis_removes_two_transactions) {
+    enum { BEFORE = 6000, LAST = 3000, LAST_LEAST = 2000 };
+    setup_t d = {0};
+    pthread_t thread;
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "stream = { min_records = 0; max_bytes = \"1MiB\"; };", NULL);
+    audit_log_feed(d.f.r, "email", 0, BEFORE, NULL);
+    expect_rows(&d, BEFORE);
+    settle(&d);
+    audit_log_feed(d.f.r, "email", BEFORE, LAST, NULL);
+    expect_rows(&d, BEFORE + LAST);
+    settle(&d);
+    cr_assert_eq(records(&d), BEFORE + LAST, "a standby does not trim");
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = " 4 sidecar:app:lock " STREAM});
+    cr_assert_eq(pthread_create(&thread, NULL, pass_late, d.f.proxy), 0);
+    instance_lead(&d.instance, d.f.r);
+    end_wait(&d);
+    cr_assert(driver_until(&d.instance.driver, records(&d) < BEFORE + LAST, 10000));
+    long long removed = BEFORE + LAST - records(&d);
+    cr_assert_geq(removed, 2 * LAST_LEAST);
+    cr_assert_leq(removed, 2 * LAST + STREAM_TRIM_MAX);
+    cr_assert_gt(held(d.f.r), LOW, "more could be trimmed");
+    pthread_join(thread, NULL);
+    cr_assert(driver_until(&d.instance.driver, held(d.f.r) <= LOW, 10000), "%lld", held(d.f.r));
     close_auditor(&d);
 }
 
