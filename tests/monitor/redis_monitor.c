@@ -336,6 +336,32 @@ Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
     cr_assert_eq(fixture_log_count("level"), 0, "a line was logged");
 }
 
+/* A turn ends behind a page whose jobs the scan gives back. Without LSET the list closes up. With LSET jobs that the scan has met
+ * take the places of others, also places that the next page reads again. */
+static void expect_counted_once(const char *right) {
+    enum { JOBS = 5000 };
+    open_setup(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"1h\"; rotation = 100; }; "
+                                                 "defaults = { heartbeat = \"off\"; protected_timeout = \"1h\"; }; "
+                                                 "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    redis_ok(d.f.r, "ACL SETUSER default %s", right);
+    redis_ok(d.f.r, "EVAL %s 2 email:backup sms:backup %d",
+             "for i = 1, ARGV[1] do for _, key in ipairs(KEYS) do redis.call('LPUSH', key, 'job' .. i) end end", JOBS);
+    long long stalled = 0;
+    for (int i = 1; i <= JOBS; i++) {
+        char job[16];
+        if (i % 5 == 0) continue;
+        snprintf(job, sizeof job, "job%d", i);
+        set_stamp(d.f.r, slice_text(job), (stamp_t){.born_us = 1, .seen = 1});
+        stalled++;
+    }
+    until(&d, metric_get(&of(&d)->passes) == 1);
+    cr_assert_eq(count(&d, "LLEN email"), stalled);
+    cr_assert_eq(metric_get(&of(&d)->in_progress), JOBS);
+}
+
+Test(redis_monitor, jobs_in_the_places_of_others_are_counted_once, .timeout = 60) { expect_counted_once("+lset"); }
+Test(redis_monitor, a_list_that_closes_up_during_a_scan_is_counted_once, .timeout = 60) { expect_counted_once("-lset"); }
+
 /* In a long list each entry is read once, and stalled jobs end only when duplicates are known. */
 Test(redis_monitor, scans_a_hundred_thousand_entries, .timeout = 60) {
     enum { ENTRIES = 100000 };
