@@ -72,6 +72,48 @@ Test(redis_leader_renewal, no_renewal_waits_for_the_reply_to_another) {
     cr_assert_eq(metric_get(&instance.metrics->terms), LOCKS);
 }
 
+enum { SLOW_MS = 1000 };
+
+/* The reply to a request takes a second. */
+static void *pass_slowly(void *argument) {
+    fixture_t *slow = argument;
+    wait_for(proxy_fired(slow->proxy) > 0, 5000);
+    fixture_step_boottime(SLOW_MS);
+    proxy_pass(slow->proxy);
+    return NULL;
+}
+
+/* Redis may have begun to count the TTL when the request was sent, and another instance may lead after that time. */
+static void expect_lease_of_slow_reply(instance_t *instance, const char *request) {
+    pthread_t thread;
+    lease_t lease;
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = request});
+    cr_assert_eq(pthread_create(&thread, NULL, pass_slowly, &f), 0);
+    cr_assert(driver_until(&instance->driver, proxy_fired(f.proxy) == 1 && fresh(instance), 10000));
+    pthread_join(thread, NULL);
+    cr_assert(lease_get(instance->leases, 0, &lease));
+    cr_assert_leq(mono_diff(lease.deadline, mono_now()), (TTL - TTL / 10 - SLOW_MS) * NS_PER_MS, "%s", request);
+}
+
+Test(redis_leader_renewal, a_lease_counts_from_the_acquisition_that_was_sent) {
+    f = setup(true);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
+    expect_lease_of_slow_reply(&instance, " sidecar:app:standbys");
+    instance_stop(&instance);
+}
+
+Test(redis_leader_renewal, a_lease_counts_from_the_renewal_that_was_sent) {
+    f = setup(true);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_LEADER);
+    cr_leads(&instance);
+    driver_settle(&instance.driver, f.r);
+    step_clocks(&f, TTL / 3 + 1000);
+    expect_lease_of_slow_reply(&instance, " 1 sidecar:app:lock");
+    instance_stop(&instance);
+}
+
 Test(redis_leader_renewal, a_refused_renewal_delays_no_other) {
     f = begin();
     scoped(instance_stop) instance_t instance;
