@@ -51,8 +51,6 @@ typedef struct promote_ops {
 // Every promote script replies as promote.lua does, or as promote.lua does for one queue. Sets *error and returns its outcome: an
 // error of the whole request. Then `replies`, one for each queue, say nothing.
 outcome_t promote_read_replies(conn_t *conn, promote_reply_t *replies, size_t count, redis_error_t *error);
-// The same for a request of one queue, with the queue's error in *error.
-outcome_t promote_read_reply(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
 // promote_ops.due_us for scores in the queue's score_unit.
 int64_t promote_due_us(const queue_config_t *queue, double score);
 

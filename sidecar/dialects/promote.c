@@ -54,12 +54,6 @@ outcome_t promote_read_replies(conn_t *conn, promote_reply_t *replies, size_t co
     return error->outcome;
 }
 
-outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, redis_error_t *error) {
-    *out = (promote_reply_t){0};
-    if (promote_read_replies(conn, out, 1, error) == OUTCOME_OK) *error = out->error;
-    return error->outcome;
-}
-
 int64_t promote_due_us(const queue_config_t *queue, double score) {
     double us = ceil(score * (queue->policy.score_unit == SCORE_S ? 1e6 : 1e3));
     if (us >= 9e18) return INT64_MAX;

@@ -4,32 +4,11 @@
 #include "base/failpoint.h"
 #include "monitor/scan/scan.h"
 
-// Returns the position of the first entry with this name, or the place for it.
-static size_t task_names_find(const task_names_t *names, const char *name) {
-    size_t low = 0;
-    for (size_t high = names->count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(names->names[middle], name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void task_names_add(task_names_t *names, const char *name, size_t queue) {
-    size_t at = task_names_find(names, name), behind = names->count - at;
     names->names = mem_grown(names->names, names->count, sizeof *names->names);
     names->queues = mem_grown(names->queues, names->count, sizeof *names->queues);
-    memmove(&names->names[at + 1], &names->names[at], behind * sizeof *names->names);
-    memmove(&names->queues[at + 1], &names->queues[at], behind * sizeof *names->queues);
-    names->names[at] = name;
-    names->queues[at] = queue;
-    names->count++;
-}
-
-static bool task_names_has(const task_names_t *names, size_t at, const char *name) {
-    return at < names->count && strcmp(names->names[at], name) == 0;
+    names->names[names->count] = name;
+    names->queues[names->count++] = queue;
 }
 
 void tasks_init(tasks_t *tasks, const keyspace_t *keys) {
@@ -80,7 +59,8 @@ void tasks_changed(tasks_t *tasks, const char *key, size_t len) {
     for (size_t i = 0; !key && i < tasks->keys->queue_count; i++) task_wake(&tasks->of_queue[i]);
     if (!key || strlen(key) != len) return;
     const task_names_t *names = &tasks->watched_keys;
-    for (size_t at = task_names_find(names, key); task_names_has(names, at, key); at++) {
+    for (size_t at = 0; at < names->count; at++) {
+        if (strcmp(names->names[at], key) != 0) continue;
         task_t *task = &tasks->of_queue[names->queues[at]];
         for (size_t i = 0; i < task->count; i++)
             if (task->parts[i].ops->on_change) task->parts[i].ops->on_change(task->parts[i].state, key);
@@ -90,7 +70,8 @@ void tasks_changed(tasks_t *tasks, const char *key, size_t len) {
 
 void tasks_on_message(tasks_t *tasks, const char *channel, slice_t message) {
     const task_names_t *names = &tasks->channels;
-    for (size_t at = task_names_find(names, channel); task_names_has(names, at, channel); at++) {
+    for (size_t at = 0; at < names->count; at++) {
+        if (strcmp(names->names[at], channel) != 0) continue;
         task_t *task = &tasks->of_queue[names->queues[at]];
         for (size_t i = 0; i < task->count; i++)
             if (task->parts[i].ops->on_message) task->parts[i].ops->on_message(task->parts[i].state, channel, message);

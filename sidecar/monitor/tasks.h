@@ -26,7 +26,7 @@ typedef struct task {
     condition_t refused;
 } task_t;
 
-// Keys or channels that wake a task, sorted by name. Tasks may share a key.
+// Keys or channels that wake a task. Tasks may share a key.
 typedef struct task_names {
     const char **names; // owned; the names are borrowed from the states
     size_t *queues;     // owned

@@ -2,14 +2,8 @@
 
 #include "redis/reply.h"
 
-static bool heartbeat_is_blank(const char *text, size_t len) {
-    for (size_t i = 0; i < len; i++)
-        if (!strchr(" \t\r\n\v\f", text[i]) || !text[i]) return false;
-    return true;
-}
-
 // As in Java's String.trim(), every byte up to the space counts as white space.
-static bool heartbeat_trims_away(const char *text, size_t len) {
+static bool heartbeat_is_blank(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)text[i] > ' ') return false;
     return true;
@@ -19,7 +13,7 @@ static void heartbeat_read_name(conn_t *conn, heartbeat_check_t *check, redis_er
     redisReply *reply = conn_read_next(conn, NULL, worst);
     if (!reply) return;
     size_t len = reply_len(reply) < WORKER_NAME_MAX ? reply_len(reply) : WORKER_NAME_MAX;
-    check->there = len > 0 && !(check->blank_is_dead && heartbeat_trims_away(reply_text(reply), len));
+    check->there = len > 0 && !(check->blank_is_dead && heartbeat_is_blank(reply_text(reply), len));
     check->answered = check->blank_is_dead;
     if (!heartbeat_is_blank(reply_text(reply), len)) {
         memcpy(check->worker, reply_text(reply), len);

@@ -85,62 +85,54 @@ outcome_t stream_read_reply(conn_t *conn, bool *arrived, redis_error_t *error) {
     return outcome;
 }
 
-// Calls `entries` for each stream of the reply, with the number of its entries, all of which `entries` must read.
-typedef void stream_entries_fn(void *self, flat_cursor_t *cursor, size_t queue, size_t entries);
-static bool stream_each_queue(conn_t *conn, const keyspace_t *keys, stream_entries_fn *entries, void *self) {
+// What gets the entries of a reply, or only their ids.
+typedef struct stream_reader {
+    stream_entry_fn *entry; // NULL = `id` gets the ids
+    stream_id_fn *id;
+    void *self;
+} stream_reader_t;
+
+static void stream_read_id(flat_cursor_t *cursor, size_t queue, const stream_reader_t *reader) {
+    flat_cursor_t entry = *cursor;
+    reader->id(reader->self, queue, flat_array(&entry) > 0 ? flat_text(&entry).data : "");
+    flat_skip(cursor, 1);
+}
+
+// False: the reply has a stream that was not requested.
+static bool stream_each(conn_t *conn, const keyspace_t *keys, const stream_reader_t *reader) {
     flat_cursor_t cursor = {.reply = conn_flat(conn)};
     size_t queue = 0;
     for (size_t streams = flat_array(&cursor); streams > 0; streams--) {
         size_t parts = flat_array(&cursor);
         queue = stream_queue(keys, parts > 0 ? flat_text(&cursor).data : "", queue);
         if (queue == keys->queue_count) return false;
-        entries(self, &cursor, queue, parts > 1 ? flat_array(&cursor) : 0);
+        for (size_t entries = parts > 1 ? flat_array(&cursor) : 0; entries > 0; entries--) {
+            if (reader->entry)
+                stream_read_entry(&cursor, queue, reader->entry, reader->self);
+            else
+                stream_read_id(&cursor, queue, reader);
+        }
         flat_skip(&cursor, parts > 2 ? parts - 2 : 0);
     }
     return true;
 }
 
-typedef struct id_reader {
-    stream_id_fn *call;
-    void *self;
-} id_reader_t;
-
-static void stream_read_queue_ids(void *self, flat_cursor_t *cursor, size_t queue, size_t entries) {
-    const id_reader_t *reader = self;
-    for (; entries > 0; entries--) {
-        flat_cursor_t entry = *cursor;
-        reader->call(reader->self, queue, flat_array(&entry) > 0 ? flat_text(&entry).data : "");
-        flat_skip(cursor, 1);
-    }
-}
-
 outcome_t stream_read_ids(conn_t *conn, const keyspace_t *keys, stream_id_fn *call, void *self, int64_t *bytes,
                           redis_error_t *error) {
     *bytes = (int64_t)conn_flat(conn)->bytes.len;
-    if (stream_each_queue(conn, keys, stream_read_queue_ids, &(id_reader_t){call, self})) return OUTCOME_OK;
+    if (stream_each(conn, keys, &(stream_reader_t){.id = call, .self = self})) return OUTCOME_OK;
     return redis_error_set(error, OUTCOME_REFUSED, "XREAD: unexpected reply");
 }
 
-typedef struct stream_reader {
-    stream_entry_fn *entry;
-    void *self;
-} stream_reader_t;
-
-static void stream_read_entries(void *self, flat_cursor_t *cursor, size_t queue, size_t entries) {
-    const stream_reader_t *reader = self;
-    for (; entries > 0; entries--) stream_read_entry(cursor, queue, reader->entry, reader->self);
-}
-
 void stream_read_each(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self) {
-    stream_each_queue(conn, keys, stream_read_entries, &(stream_reader_t){entry, self});
+    stream_each(conn, keys, &(stream_reader_t){.entry = entry, .self = self});
 }
 
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error) {
-    stream_reader_t reader = {entry, self};
+    const stream_reader_t reader = {.entry = entry, .self = self};
     outcome_t outcome = stream_read_reply(conn, arrived, error);
-    if (outcome != OUTCOME_OK || (arrived && !*arrived) || stream_each_queue(conn, keys, stream_read_entries, &reader))
-        return outcome;
+    if (outcome != OUTCOME_OK || (arrived && !*arrived) || stream_each(conn, keys, &reader)) return outcome;
     return redis_error_set(error, OUTCOME_REFUSED, "XREAD: unexpected reply");
 }
 

@@ -121,7 +121,7 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_private_queues) {
         {ONE("dialect = \"private_queues\"; main = \"m\";"),
          F "it has neither `private` nor `registry`: dialect private_queues needs one of them to find the private lists\n"},
         {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"\";"),
-         F "`private` and `registry` are both empty: dialect private_queues needs one of them to find the private lists\n"},
+         F "it has neither `private` nor `registry`: dialect private_queues needs one of them to find the private lists\n"},
         {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"w\";"),
          F "`private` is \"w\", but must hold one * for the worker's name, such as \"queue-*\"\n"},
         {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"*-*\";"),

@@ -71,7 +71,8 @@ static int64_t promote(pair_t *of, bool armed) {
     int64_t now_us;
     dialect_list.promote->append_many(&call, &ask, 1, 100000);
     next_due_append(of->f.conn, of->f.keys, &request, 1, armed);
-    cr_assert_eq(promote_read_reply(of->f.conn, &reply, &of->f.error), OUTCOME_OK, "%s", of->f.error.text);
+    cr_assert_eq(promote_read_replies(of->f.conn, &reply, 1, &of->f.error), OUTCOME_OK, "%s", of->f.error.text);
+    cr_assert_eq(reply.error.outcome, OUTCOME_OK, "%s", reply.error.text);
     cr_assert_eq(next_due_read(of->f.conn, 1, armed, &head, &now_us, &of->f.error), OUTCOME_OK, "%s", of->f.error.text);
     cr_assert_not(reply.full);
     return reply.moved;

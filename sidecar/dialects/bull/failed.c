@@ -156,25 +156,23 @@ static void failed_append_page(const failed_t *s, conn_t *conn, size_t messages)
 
 // A record that was sent to Redis.
 typedef struct failed_sent {
-    slice_t id, type;
-    char event[EVENT_ID_SIZE];
-    int64_t attempts;
-    const char *reason;
+    bull_record_t record; // until the reply is read
+    slice_t id;
     const bull_message_t *message; // the message that led to the record; NULL = the failure was found in `failed`
     bool kept;                     // the job was in `failed`
     bool gone;                     // the job has left `failed` since; its message is handled again
 } failed_sent_t;
 
 // Sends the record of a failure. A job without a score was removed by Bull; `now` is then the time of the failure.
-static failed_sent_t failed_send_record(const failed_t *s, const side_task_call_t *step, const bull_job_t *job, int64_t now) {
+static void failed_send_record(const failed_t *s, const side_task_call_t *step, const bull_job_t *job, int64_t now,
+                               failed_sent_t *sent) {
     const call_t *call = &step->redis;
     slice_t score = job->score, said = job->fields[BULL_FAILED_REASON];
     bool stalled = slice_is(said, BULL_STALLED_REASON) || slice_is(said, BULL_STALLED_MESSAGE);
-    const char *reason = stalled ? "retries_exhausted" : "worker_failed";
-    bull_record_t record = {0};
-    const event_t *event = &record.event;
-    bull_record_make(&record, call, job, reason);
-    bull_record_date(&record, score.len ? strtod(score.data, NULL) : (double)now);
+    const event_t *event = &sent->record.event;
+    *sent = (failed_sent_t){.id = job->id, .kept = score.len > 0};
+    bull_record_make(&sent->record, call, job, stalled ? "retries_exhausted" : "worker_failed");
+    bull_record_date(&sent->record, score.len ? strtod(score.data, NULL) : (double)now);
     if (bull_large_bytes(job))
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", event->size), F_INT("max_payload", s->at->config->policy.max_payload));
@@ -189,33 +187,24 @@ static failed_sent_t failed_send_record(const failed_t *s, const side_task_call_
         request_bytes(call->conn, event->error.data, event->error.len);
     }
     request_end(call->conn);
-    failed_sent_t sent = {
-        .id = job->id, .type = job->fields[BULL_NAME], .attempts = event->attempts, .reason = reason, .kept = score.len > 0};
-    memcpy(sent.event, record.id, sizeof sent.event);
-    bull_record_free(&record);
-    return sent;
 }
 
 static void failed_read_records(failed_t *s, side_task_call_t *call, failed_sent_t *sent, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        settled_t settled;
-        if (!settle_read(&call->redis, &settled)) continue;
+        settled_t settled = SETTLED_REFUSED;
+        settle_read(&call->redis, &settled);
         if (settled == SETTLED) {
             failpoint("bull_record_answered");
             metric_add(&call->metrics->failed_recorded, 1);
-            metrics_end(call->metrics, sent[i].reason, 1);
+            metrics_end(call->metrics, sent[i].record.event.reason.data, 1);
             if (sent[i].kept) bull_messages_expect(&s->messages, sent[i].id, call->now);
-            record_log_failure(ROLE, s->at->config->name,
-                               &(event_t){.event = slice_text(sent[i].event),
-                                          .reason = slice_text(sent[i].reason),
-                                          .job = sent[i].id,
-                                          .type = sent[i].type,
-                                          .attempts = sent[i].attempts});
+            record_log_failure(ROLE, s->at->config->name, &sent[i].record.event);
         } else if (settled == SETTLED_FULL) {
             metric_add(&call->metrics->ends_held, 1);
             s->full = true;
         }
         sent[i].gone = settled == SETTLED_GONE;
+        bull_record_free(&sent[i].record);
     }
 }
 
@@ -223,7 +212,7 @@ static outcome_t failed_record_page(failed_t *s, side_task_call_t *call, const r
     failed_sent_t sent[PAGE_JOBS];
     size_t count = 0;
     for (bull_job_t job; count < PAGE_JOBS && bull_job_at(page, count, BULL_SCORED, &job); count++)
-        sent[count] = failed_send_record(s, call, &job, 0);
+        failed_send_record(s, call, &job, 0, &sent[count]);
     if (count) failpoint("bull_record_before");
     failed_read_records(s, call, sent, count);
     if (call->redis.error->outcome != OUTCOME_OK || s->full) return call->redis.error->outcome;
@@ -327,7 +316,7 @@ static void failed_step_messages(failed_t *s, side_task_call_t *call) {
             if (strcmp(job.state, "none") != 0 || failed_is_expected(s, at, call->now)) continue;
             job.fields[BULL_FAILED_REASON] = s->messages.all[at]->error;
         }
-        sent[count] = failed_send_record(s, call, &job, reply_number(reply_at(page, 0)));
+        failed_send_record(s, call, &job, reply_number(reply_at(page, 0)), &sent[count]);
         sent[count++].message = s->messages.all[at];
     }
     failed_read_records(s, call, sent, count);

@@ -38,14 +38,10 @@ static void private_derive(derive_t *derive) {
         derive_error(derive, "private",
                      "`private` is \"*\", which matches every list of the database; the entries of all lists would go to `main`: "
                      "give a pattern that matches private lists only, such as \"queue-*\", or a `registry`");
-    else if (!*own->private && !*own->registry && !derive_is_given(derive, "private") && !derive_is_given(derive, "registry"))
-        derive_error(
-            derive, "private",
-            "it has neither `private` nor `registry`: dialect private_queues needs one of them to find the private lists");
     else if (!*own->private && !*own->registry)
         derive_error(
             derive, "private",
-            "`private` and `registry` are both empty: dialect private_queues needs one of them to find the private lists");
+            "it has neither `private` nor `registry`: dialect private_queues needs one of them to find the private lists");
     if (*own->dedup && !*queue->policy.id_path)
         derive_error(derive, "dedup", "`dedup` holds ids of jobs, but `id_path` does not say where a job has its id");
     if (!derive_is_given(derive, "heartbeat") && derive_is_in_defaults(derive, "heartbeat"))

@@ -2,15 +2,14 @@
 
 enum { REPEATED_MAX = 200000 }; // digests of this and the last scan
 
-// The value in `repeated`: how often this scan has seen the digest, or NEW; plus CONFIRMED, SINGLE or FOUND.
+// The value in `repeated`: how often this scan has seen the digest, or NEW; plus CONFIRMED or SINGLE.
 enum {
     NEW = -1,            // added during this scan, so this scan has not counted every entry
     CONFIRMED = 1 << 30, // added to the number: the last complete scan saw the digest more than once
     SINGLE = 1 << 29,    // added to the number: the last complete scan saw it once, so the filter was wrong
-    FOUND = 1 << 28,     // added to CONFIRMED: a settle found it during this scan, so the next scan counts it
 };
 
-static int64_t duplicates_count(int64_t value) { return value & ~(CONFIRMED | SINGLE | FOUND); }
+static int64_t duplicates_count(int64_t value) { return value & ~(CONFIRMED | SINGLE); }
 static bool duplicates_is_repeated(int64_t value) { return value != NEW && (value & CONFIRMED || duplicates_count(value) > 1); }
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries) {
@@ -41,7 +40,7 @@ bool duplicates_uncounted(const duplicates_t *duplicates, const digest_t *digest
 }
 
 void duplicates_found(duplicates_t *duplicates, const digest_t *digest) {
-    if (duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = CONFIRMED | FOUND;
+    if (duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = CONFIRMED | 2;
 }
 
 // Keeps new digests, which the next scan counts, and digests that this scan has counted. Most scans meet the jobs in the same
@@ -51,8 +50,7 @@ static bool duplicates_keep(void *self, const uint8_t key[KEY_BYTES], int64_t *v
     (void)key;
     bool is_new = *value == NEW;
     int64_t count = is_new ? 0 : duplicates_count(*value);
-    bool found = !is_new && *value & FOUND;
-    *value = count > 1 || found ? CONFIRMED : count == 1 ? SINGLE : 0;
+    *value = count > 1 ? CONFIRMED : count == 1 ? SINGLE : 0;
     return is_new || *value;
 }
 

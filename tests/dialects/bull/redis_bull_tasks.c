@@ -196,7 +196,8 @@ static void promote(void) {
     promote_reply_t reply;
     const call_t call = fixture_call(&s.f, "T");
     ops->append(&call, &(promote_request_t){.batch = 100});
-    cr_assert_eq(promote_read_reply(s.f.conn, &reply, &s.f.error), OUTCOME_OK, "%s", s.f.error.text);
+    cr_assert_eq(promote_read_replies(s.f.conn, &reply, 1, &s.f.error), OUTCOME_OK, "%s", s.f.error.text);
+    cr_assert_eq(reply.error.outcome, OUTCOME_OK, "%s", reply.error.text);
 }
 
 static bool quarantine_is_empty(void) {
@@ -321,7 +322,8 @@ Test(redis_bull_tasks, promotes_through_the_interface) {
     redis_ok(s.f.r, "ZADD " BULL "delayed %lld 1", due * 4096 + 17);
     const call_t call = fixture_call(&s.f, "T");
     ops->append(&call, &(promote_request_t){.batch = 5000});
-    cr_assert_eq(promote_read_reply(s.f.conn, &reply, &s.f.error), OUTCOME_OK, "%s", s.f.error.text);
+    cr_assert_eq(promote_read_replies(s.f.conn, &reply, 1, &s.f.error), OUTCOME_OK, "%s", s.f.error.text);
+    cr_assert_eq(reply.error.outcome, OUTCOME_OK, "%s", reply.error.text);
     cr_assert(!reply.full && reply.moved == 1 && reply.has_oldest);
     cr_assert_eq(ops->due_us(s.f.keys->queues[0].config, reply.oldest), due * 1000);
     redis_expect(s.f.r, "1", "RPOP " BULL "wait");
