@@ -79,6 +79,7 @@ static bool auditor_open_log(auditor_t *a) {
         if (!audit_writer_position(a->writer, auditor_queue_name(a, i), position)) return false;
         bool same_log = !a->writer->file.other && stream_id_compare(position, cursor->logged_id) == 0;
         if (!same_log) stream_id_set(cursor->read_id, STREAM_ID_NONE);
+        if (!same_log) stream_id_set(cursor->acked_id, STREAM_ID_NONE); // it proves nothing about this log
         stream_id_set(cursor->logged_id, position);
     }
     if (a->read.in_flight) conn_close(a->redis.conn); // its reply would be for the former log

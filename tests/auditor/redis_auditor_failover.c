@@ -3,6 +3,8 @@
 #include "replica.h"
 #include "wait.h"
 
+#include <unistd.h>
+
 /* A replica has the first `replicated` of ten records, 5-0 to 5-9, then it leads. The auditor has copied all ten. */
 static server_t *lose_suffix(setup_t *d, int replicated) {
     open_auditor(d, (fixture_options_t){.proxy = true, .tcp = true}, "", "", NULL);
@@ -159,4 +161,26 @@ Test(redis_auditor_failover, another_clock_is_told) {
         cr_assert_geq(fixture_log_count("clock has stepped"), 1); /* repeated lines are suppressed for a while */
         end(&d, replica);
     }
+}
+
+/* The last acknowledged record is of the log before. It must not prove that the new log has the records up to it. */
+Test(redis_auditor_failover, a_lost_acknowledgement_of_a_new_log_loses_no_record) {
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 50, "1");
+    expect_rows(&d, 50);
+    audit_log_feed(d.f.r, "email", 50, 1, "1"); /* after a reply of one record the next transaction has few */
+    expect_rows(&d, 51);
+    expect_acknowledged(&d, "email", "1-50 ");
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = " 2 sidecar:email:auditors sidecar:email:failures"});
+    for (size_t i = 0; i < 3; i++) {
+        char *file = mem_printf("%s%s", d.path, (const char *const[]){"", "-wal", "-shm"}[i]);
+        cr_assert_eq(unlink(file), 0);
+        free(file);
+    }
+    cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 15000), "%s", fixture_log());
+    expect_rows(&d, 51);
+    expect_acknowledged(&d, "email", "1-50 ");
+    audit_log_expect(d.path, "email", 0, 51);
+    close_auditor(&d);
 }
