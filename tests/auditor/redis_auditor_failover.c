@@ -184,3 +184,26 @@ Test(redis_auditor_failover, a_lost_acknowledgement_of_a_new_log_loses_no_record
     audit_log_expect(d.path, "email", 0, 51);
     close_auditor(&d);
 }
+
+/* The log has records of a primary that was being replaced. Their ids belong to other records now. */
+Test(redis_auditor_failover, records_without_an_acknowledgement_are_read_again) {
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){.proxy = true, .tcp = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 5, "5");
+    expect_rows(&d, 5);
+    expect_acknowledged(&d, "email", "5-4 ");
+    server_t *replica = replica_start(d.f.server, NULL);
+    replica_promote(replica);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = " 2 sidecar:email:auditors sidecar:email:failures"});
+    proxy_refuse_new(d.f.proxy, true);
+    audit_log_feed(d.f.r, "email", 5, 1, "5");
+    cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 15000));
+    expect_rows(&d, 6);
+    feed_other(replica, "5-5", 905);
+    feed_other(replica, "5-6", 906);
+    fail_over(&d, replica);
+    proxy_refuse_new(d.f.proxy, false);
+    expect_rows(&d, 8);
+    expect_other_jobs(&d, 2);
+    end(&d, replica);
+}

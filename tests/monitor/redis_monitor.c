@@ -336,6 +336,20 @@ Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
     cr_assert_eq(fixture_log_count("level"), 0, "a line was logged");
 }
 
+/* The duplicates are so far from each other and from the ends that no settle finds both: only whole scans do. */
+Test(redis_monitor, a_new_leader_ends_no_job_before_it_knows_its_duplicates) {
+    open_setup(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
+                                                 "\"email\"; protected_timeout = \"1h\"; heartbeat = \"off\"; retry_times = 0; "
+                                                 "} );"});
+    redis_ok(d.f.r, "EVAL %s 1 email:backup",
+             "for i = 1, 900 do redis.call('LPUSH', KEYS[1], (i == 1 or i == 450) and 'twin' or 'job' .. i) end");
+    set_stamp(d.f.r, slice_text("twin"), (stamp_t){.born_us = 1, .seen = 1});
+    until(&d, waiting(&d, "twin") == 1 || records(&d) > 0);
+    passes(&d, 2);
+    expect_reason(&d, "failed", NULL);
+    cr_assert_eq(waiting(&d, "twin") + working(&d, "twin"), 2);
+}
+
 /* A turn ends behind a page whose jobs the scan gives back. Without LSET the list closes up. With LSET jobs that the scan has met
  * take the places of others, also places that the next page reads again. */
 static void expect_counted_once(const char *right) {
