@@ -4,6 +4,8 @@
 
 #include "wait.h"
 
+#include <pthread.h>
+
 static setup_t d;
 SUITE(redis_monitor_trouble, , close_setup(&d));
 
@@ -404,4 +406,33 @@ Test(redis_monitor_trouble, a_replaced_leader_moves_no_job_twice) {
     }
     cr_assert(driver_until(&other.driver, count(&d, "LLEN email") == 50, 8000));
     cr_assert_eq(records(&d), 50);
+}
+
+static void *beat_late(void *unused) {
+    wait_for(proxy_fired(d.f.proxy) == 1, 10000);
+    redis_t *r = redis_open(d.f.server);
+    redis_ok(r, "SET 7_alive worker");
+    redis_close(r);
+    proxy_pass(d.f.proxy);
+    return unused;
+}
+
+/* The heartbeat comes back after the scan has missed it twice, and before the settle. */
+Test(redis_monitor_trouble, a_heartbeat_at_the_last_moment_keeps_the_job) {
+    pthread_t thread;
+    const slice_t job = slice_text("{\"id\":7}");
+    open_setup(&d, (fixture_options_t){
+                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                 "protected_timeout = \"100ms\"; heartbeat = \"*_alive\"; id_path = \"/id\"; } );",
+                       .proxy = true});
+    work_on(&d, job.data);
+    until(&d, stamp_of(d.f.r, job).missing > 0);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "EXISTS 7_alive"});
+    cr_assert_eq(pthread_create(&thread, NULL, beat_late, NULL), 0);
+    until(&d, proxy_fired(d.f.proxy) == 1);
+    pthread_join(thread, NULL);
+    passes(&d, 3);
+    cr_assert_eq(records(&d), 0);
+    cr_assert(working(&d, job.data) && !waiting(&d, job.data));
+    cr_assert_eq(stamp_of(d.f.r, job).missing, 0);
 }
