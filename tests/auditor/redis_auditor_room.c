@@ -342,6 +342,22 @@ Test(redis_auditor_room, an_auditor_that_is_overtaken_notes_a_gap) {
     close_auditor(&d);
 }
 
+/* The auditor has copied everything that was trimmed. */
+Test(redis_auditor_room, a_trim_up_to_the_last_copied_record_is_no_gap) {
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    expect_rows(&d, 10);
+    expect_acknowledged(&d, "email", "5-9 ");
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    redis_ok(d.f.r, "XTRIM " STREAM " MAXLEN 0");
+    redis_ok(d.f.r, "HSET " META " trimmed %s", "5-9");
+    audit_log_feed(d.f.r, "email", 10, 1, "5");
+    expect_rows(&d, 11);
+    cr_assert_eq(gaps(&d), 0);
+    close_auditor(&d);
+}
+
 /* After a restart only the size of the stream tells the new leader that it must trim. */
 Test(redis_auditor_room, a_new_leader_trims_without_a_new_record) {
     enum { RECORDS = 2500 };
