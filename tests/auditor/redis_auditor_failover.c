@@ -207,3 +207,30 @@ Test(redis_auditor_failover, records_without_an_acknowledgement_are_read_again) 
     expect_other_jobs(&d, 2);
     end(&d, replica);
 }
+
+/* The new primary lacks the last record, but has the last acknowledged one. The auditor reads the stream from the beginning, and
+ * may not skip its rest after another lost acknowledgement. */
+Test(redis_auditor_failover, a_stream_that_is_read_again_is_read_to_its_end) {
+    setup_t d = {0};
+    const char *acknowledge = " 2 sidecar:email:auditors sidecar:email:failures";
+    open_auditor(&d, (fixture_options_t){.proxy = true, .tcp = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 9, "5");
+    expect_rows(&d, 9);
+    expect_acknowledged(&d, "email", "5-8 ");
+    server_t *replica = replica_start(d.f.server, NULL);
+    replica_promote(replica);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = acknowledge});
+    proxy_refuse_new(d.f.proxy, true);
+    audit_log_feed(d.f.r, "email", 9, 1, "5");
+    cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 15000));
+    expect_rows(&d, 10);
+    fail_over(&d, replica);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = acknowledge, .nth = 2});
+    proxy_refuse_new(d.f.proxy, false);
+    cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 2, 15000));
+    expect_acknowledged(&d, "email", "5-8 ");
+    feed_other(replica, "5-9", 909);
+    expect_rows(&d, 11);
+    expect_other_jobs(&d, 1);
+    end(&d, replica);
+}
