@@ -342,6 +342,39 @@ Test(redis_auditor_room, an_auditor_that_is_overtaken_notes_a_gap) {
     close_auditor(&d);
 }
 
+static void *trim_late(void *setup) {
+    setup_t *d = setup;
+    while (proxy_fired(d->f.proxy) == 0) usleep(1000);
+    redis_t *r = redis_open(d->f.server);
+    redis_ok(r, "XTRIM " STREAM " MAXLEN 5");
+    redis_ok(r, "HSET " META " trimmed %s", "5-14");
+    redis_close(r);
+    proxy_pass(d->f.proxy);
+    return NULL;
+}
+
+/* A trim comes before an XREAD whose reply also has records of a stream that nobody trims. */
+Test(redis_auditor_room, an_auditor_that_is_overtaken_in_one_of_two_streams_notes_a_gap) {
+    setup_t d = {0};
+    pthread_t thread;
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    expect_rows(&d, 10);
+    expect_acknowledged(&d, "email", "5-9 ");
+    settle(&d);
+    end_wait(&d); /* the next XREAD asks for one record */
+    settle(&d);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = " 2 sidecar:email:auditors sidecar:email:failures"});
+    cr_assert_eq(pthread_create(&thread, NULL, trim_late, &d), 0);
+    audit_log_feed(d.f.r, "email", 10, 10, "5");
+    audit_log_feed(d.f.r, "sms", 0, 10, "5");
+    expect_rows(&d, 26);
+    pthread_join(thread, NULL);
+    cr_assert_eq(gaps(&d), 1);
+    cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND job = '5-10..5-14'"), 1);
+    close_auditor(&d);
+}
+
 /* The auditor has copied everything that was trimmed. */
 Test(redis_auditor_room, a_trim_up_to_the_last_copied_record_is_no_gap) {
     setup_t d = {0};
