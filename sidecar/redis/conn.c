@@ -125,7 +125,7 @@ outcome_t conn_lose(conn_t *conn, redis_error_t *error, redis_error_kind_t kind,
 }
 
 static outcome_t conn_lose_channel(conn_t *conn, redis_error_t *error, const char *what) {
-    return conn_lose(conn, error, channel_error_kind(conn->channel), what, channel_reason(conn->channel));
+    return conn_lose(conn, error, ERROR_OTHER, what, channel_reason(conn->channel));
 }
 
 time_limit_t conn_limit(const conn_t *conn, int timeout_ms) {

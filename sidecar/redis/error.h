@@ -43,11 +43,9 @@ typedef enum redis_error_kind {
     ERROR_SLOT_HAS_MOVED, // MOVED
     ERROR_SLOT_IS_MOVING, // ASK and TRYAGAIN
     // Connections.
-    ERROR_STOPPED,       // the process is to stop, so the wait was cut short
-    ERROR_TLS,           // a handshake failed
-    ERROR_TLS_SILENT,    // the server accepted the connection and said nothing in the handshake
-    ERROR_PORT_IS_PLAIN, // redis.tls is set, and the server speaks plain Redis
-    ERROR_PORT_IS_TLS,   // the reverse
+    ERROR_STOPPED,    // the process is to stop, so the wait was cut short
+    ERROR_TLS,        // a handshake failed
+    ERROR_TLS_SILENT, // the server accepted the connection and said nothing in the handshake
 } redis_error_kind_t;
 
 typedef struct redis_error {

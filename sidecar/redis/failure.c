@@ -9,8 +9,7 @@ void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *er
     // A role that is to stop gives up its request; others may wait for the same answer of the sentinels.
     if (error->kind == ERROR_STOPPED) return;
     int64_t lasted_s;
-    bool of_tls = error->kind == ERROR_TLS || error->kind == ERROR_PORT_IS_PLAIN;
-    unsigned kind = of_tls ? OUTAGE_OF_TLS : error->outcome;
+    unsigned kind = error->kind == ERROR_TLS ? OUTAGE_OF_TLS : error->outcome;
     bool tell = shard_failed(conn->shard, !conn->failing, kind, &lasted_s);
     conn->failing = true;
     conn->failed_at = mono_now();

@@ -171,7 +171,7 @@ Test(daemon_tls, handshakes_that_a_stop_ends_are_no_failures) {
                      "tls_verify = \"none\"; };\nhttp = { port = 0; };\nlog = { format = \"json\"; };\n"
                      "queues = ( { name = \"q\"; } );\n",
                      server_port(plain));
-    cr_assert(daemon_wait_log(d, "the sentinel speaks no TLS on this port", 10000));
+    cr_assert(daemon_wait_log(d, "the port speaks no TLS", 10000));
     cr_assert(daemon_wait_log(d, "cannot learn where the primary is", 10000));
     int before = troubles(d);
     cr_assert_eq(daemon_terminate(d, 10000).code, 0);

@@ -73,17 +73,7 @@ static const char *ask_advice(redis_error_kind_t kind) {
 // Names the sentinel and the settings for sentinels.
 static void ask_explain(redis_error_t *error, const address_t *sentinel) {
     const address_text_t at = address_text(sentinel);
-    if (error->kind == ERROR_PORT_IS_PLAIN)
-        redis_error_reword(error,
-                           "sentinel %s: the sentinel speaks no TLS on this port: use its TLS port, or set "
-                           "redis.sentinel_tls to false",
-                           at.text);
-    else if (error->kind == ERROR_PORT_IS_TLS)
-        redis_error_reword(error,
-                           "sentinel %s: the sentinel wants TLS on this port: set redis.sentinel_tls to true, or use its "
-                           "plain port",
-                           at.text);
-    else if (error->outcome != OUTCOME_OK && !error->address.len)
+    if (error->outcome != OUTCOME_OK && !error->address.len)
         redis_error_reword(error, "sentinel %s: %.240s%s", at.text, error->text, ask_advice(error->kind));
     else if (error->outcome != OUTCOME_OK && error->address.at == 0) // else "cannot connect to ..."
         redis_error_reword(error, "sentinel %s", error->text);

@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include "base/buffer.h"
-#include "redis/socket/port_probe.h"
 
 enum { POLL_SLICE_MS = 100 };
 
@@ -13,9 +12,7 @@ struct channel {
     tls_t *tls;    // NULL = plain
     short events;  // of poll(), that the last call waits for
     bool received; // some bytes
-    peer_t peer;
     const char *reason;
-    redis_error_kind_t error_kind;
 };
 
 wait_result_t fd_wait(int fd, short events, time_limit_t *limit) {
@@ -50,7 +47,7 @@ redis_error_kind_t wait_kind(wait_result_t result) { return result == WAIT_STOPP
 
 channel_t *channel_new(int fd, tls_t *tls) {
     channel_t *channel = mem_alloc(sizeof *channel);
-    *channel = (channel_t){.fd = fd, .tls = tls, .reason = "", .peer = peer_of(fd)};
+    *channel = (channel_t){.fd = fd, .tls = tls, .reason = ""};
     return channel;
 }
 
@@ -64,12 +61,11 @@ void channel_free(channel_t *channel) {
 int channel_fd(const channel_t *channel) { return channel->fd; }
 const tls_t *channel_tls(const channel_t *channel) { return channel->tls; }
 const char *channel_reason(const channel_t *channel) { return channel->reason; }
-redis_error_kind_t channel_error_kind(const channel_t *channel) { return channel->error_kind; }
 
+// A TLS server closes a plain connection without a word.
 static channel_state_t channel_lost(channel_t *channel, const char *reason) {
-    bool is_tls = !channel->tls && !channel->received && port_is_tls(&channel->peer);
-    channel->reason = is_tls ? PORT_IS_TLS : reason;
-    channel->error_kind = is_tls ? ERROR_PORT_IS_TLS : ERROR_OTHER;
+    static const char SILENT[] = "the server closed the connection before its first reply: perhaps the port wants TLS";
+    channel->reason = channel->tls || channel->received ? reason : SILENT;
     return CHANNEL_LOST;
 }
 

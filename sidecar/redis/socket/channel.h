@@ -49,4 +49,3 @@ channel_state_t channel_send(channel_t *channel, const void *bytes, size_t len, 
 wait_result_t channel_wait(const channel_t *channel, time_limit_t *limit);
 
 const char *channel_reason(const channel_t *channel); // of the last CHANNEL_LOST
-redis_error_kind_t channel_error_kind(const channel_t *channel);

@@ -8,7 +8,6 @@
 #include <sys/un.h>
 
 #include "base/buffer.h"
-#include "redis/socket/port_probe.h"
 #include "redis/socket/resolve.h"
 #include "redis/socket/secret_file.h"
 
@@ -65,14 +64,13 @@ static bool socket_handshake(tls_t *tls, int fd, time_limit_t *limit, const char
     while (waited == WAIT_READY && (state = tls_handshake(tls)) != TLS_DONE && state != TLS_FAILED)
         waited = fd_wait(fd, state == TLS_WANTS_WRITE ? POLLOUT : POLLIN, limit);
     if (state == TLS_DONE) return true;
-    peer_t peer = peer_of(fd);
-    bool plain = tls_peer_is_plain(tls) || (waited == WAIT_TIMEOUT && !tls_heard(tls) && port_is_plain(&peer));
-    if (plain) return socket_fail(error, ERROR_PORT_IS_PLAIN, target, " by TLS", PORT_IS_PLAIN, "");
+    if (tls_peer_is_plain(tls)) return socket_fail(error, ERROR_TLS, target, " by TLS", "the port speaks no TLS", "");
     const char *why = waited == WAIT_READY ? tls_failure(tls) : wait_text(waited);
     if (tls_heard(tls)) return socket_fail(error, waited == WAIT_STOPPED ? ERROR_STOPPED : ERROR_TLS, target, " by TLS", why, "");
-    // A server that says nothing at all is away; its handshake does not matter.
+    // A plain Redis waits for the end of a line. A server that is away says nothing, either.
+    bool silent = waited == WAIT_TIMEOUT;
     return socket_fail(error, waited == WAIT_STOPPED ? ERROR_STOPPED : ERROR_TLS_SILENT, target, "", why,
-                       " during the TLS handshake");
+                       silent ? " during the TLS handshake: perhaps the port speaks no TLS" : " during the TLS handshake");
 }
 
 // Settings that all addresses of a server share.
@@ -126,7 +124,7 @@ static channel_t *socket_open_each(const target_t *target, const struct addrinfo
             return channel;
         }
         // An error of TLS says more than an address that refuses: "localhost" often has one where nobody listens.
-        bool of_tls = error->kind == ERROR_TLS || error->kind == ERROR_TLS_SILENT || error->kind == ERROR_PORT_IS_PLAIN;
+        bool of_tls = error->kind == ERROR_TLS || error->kind == ERROR_TLS_SILENT;
         if (failure.outcome == OUTCOME_REFUSED || !of_tls) *error = failure;
         if (failure.outcome == OUTCOME_REFUSED || share.stopping) break;
     }

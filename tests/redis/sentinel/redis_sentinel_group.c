@@ -124,16 +124,12 @@ Test(redis_sentinel_group, tls) {
     a.config->redis.sentinel_tls = false;
     asker_renew();
     cr_assert_eq(asker_ask(), -1);
-    cr_assert(
-        strstr(a.error.text, "none of 3 sentinels answers") &&
-            strstr(a.error.text, "the sentinel wants TLS on this port: set redis.sentinel_tls to true, or use its plain port"),
-        "%s", a.error.text);
+    cr_assert(strstr(a.error.text, "none of 3 sentinels answers") && strstr(a.error.text, "perhaps the port wants TLS"), "%s",
+              a.error.text);
     asker_end();
     a = asker_begin(NULL, "tls = true; tls_verify = \"none\";");
     cr_assert_eq(asker_ask(), -1);
-    cr_assert(
-        strstr(a.error.text, "the sentinel speaks no TLS on this port: use its TLS port, or set redis.sentinel_tls to false"),
-        "%s", a.error.text);
+    cr_assert(strstr(a.error.text, "the port speaks no TLS"), "%s", a.error.text);
 }
 
 /* A sentinel that does not shake hands may speak another protocol, which takes longer to find out than the others wait. */
