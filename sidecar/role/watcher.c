@@ -24,7 +24,6 @@ struct watcher {
     metrics_t *metrics;
     const atomic_bool *stop;
     sentinel_events_t *events; // NULL = no sentinels
-    address_t announced;       // the primary as the sentinels named it last
     unsigned moves[TOPOLOGY_SHARDS_MAX];
     endpoint_t known[TOPOLOGY_SHARDS_MAX]; // the last known primary of each shard; text "" = none
     mono_t next;                           // when to ask again
@@ -87,7 +86,6 @@ static void watcher_report_moves(watcher_t *watcher) {
 
 // Faults of the sentinels, as texts of a line; "" = none.
 typedef struct findings {
-    address_t announced;
     address_t answered[SENTINELS_MAX];
     char silent[REASON_SIZE];
     char disagree[REASON_SIZE];
@@ -107,7 +105,6 @@ static void findings_read(const sentinel_group_t *group, void *arg) {
         if (answers[i].auth.outcome == OUTCOME_REFUSED && !*findings->password)
             snprintf(findings->password, sizeof findings->password, "%s", answers[i].auth.text);
     }
-    findings->announced = *sentinel_group_announced(group);
     if (!sentinel_group_disagrees(group, findings->disagree, sizeof findings->disagree)) *findings->disagree = '\0';
 }
 
@@ -138,7 +135,6 @@ static void watcher_ask_sentinels(watcher_t *watcher, mono_t now, redis_error_t 
     shard_locate(topology_shard(watcher->topology, 0), now, watcher->stop, error);
     locator_inspect(topology_locator(watcher->topology), findings_read, &findings);
     if (atomic_load(watcher->stop)) return;
-    watcher->announced = findings.announced;
     bool unsettled = watcher_report_findings(watcher, &findings, now);
     sentinel_events_renew(watcher->events);
     for (size_t i = 0; i < findings.answered_count; i++)
@@ -174,7 +170,7 @@ static void watcher_ask(watcher_t *watcher, mono_t now) {
 
 // Reads the events. Asks at once after news, and after a time in which the process may have been frozen.
 static void watcher_look(watcher_t *watcher, mono_t now) {
-    if (sentinel_events_read(watcher->events, &watcher->announced) || topology_is_unwatched(watcher->topology, now))
+    if (sentinel_events_read(watcher->events) || topology_is_unwatched(watcher->topology, now))
         watcher->next = now;
     else
         topology_note_watched(watcher->topology, now);

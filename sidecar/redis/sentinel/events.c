@@ -92,37 +92,20 @@ void sentinel_events_renew(sentinel_events_t *events) {
     }
 }
 
-// "+switch-master" tells "<master> <old host> <old port> <new host> <new port>", and "+promoted-slave" tells
-// "slave <host>:<port> <host> <port> @ <master> <old host> <old port>". (redis src/sentinel.c, sentinelEvent)
-bool sentinel_event_is_news(const char *text, const char *master, const address_t *announced) {
-    enum { WORDS = 8, HOST = 3, PROMOTED_HOST = 2, PROMOTED_MASTER = 5 };
-    char *copy = mem_str(text), *rest = NULL, *words[WORDS] = {0};
-    size_t count = 0;
-    for (char *word = strtok_r(copy, " ", &rest); word && count < WORDS; word = strtok_r(NULL, " ", &rest)) words[count++] = word;
-    bool promoted = count == WORDS;
-    const char *host = words[promoted ? PROMOTED_HOST : HOST];
-    const char *port = words[promoted ? PROMOTED_HOST + 1 : HOST + 1];
-    const char *name = words[promoted ? PROMOTED_MASTER : 0];
-    bool news = !port || (strcmp(name, master) == 0 &&
-                          (!address_host_equal(host, announced->host) || strtol(port, NULL, 10) != announced->port));
-    free(copy);
-    return news;
-}
-
 typedef struct look {
     const char *master;
-    const address_t *announced;
-    bool news; // an event names another primary
+    bool news;
 } look_t;
 
+// Both events name the master, among addresses. The sentinels then tell which server it is.
 static void events_on_message(void *self, const char *channel, slice_t message) {
     look_t *look = self;
     (void)channel;
-    look->news = look->news || sentinel_event_is_news(message.data, look->master, look->announced);
+    look->news = look->news || strstr(message.data, look->master);
 }
 
-bool sentinel_events_read(sentinel_events_t *events, const address_t *announced) {
-    look_t look = {.master = events->redis->master, .announced = announced};
+bool sentinel_events_read(sentinel_events_t *events) {
+    look_t look = {.master = events->redis->master};
     redis_error_t error;
     for (size_t i = 0; i < SENTINELS_MAX; i++) {
         conn_t **conn = &events->subscriptions[i].conn;

@@ -22,9 +22,5 @@ int sentinel_events_fd(const sentinel_events_t *events); // readable when there 
 void sentinel_events_renew(sentinel_events_t *events);
 
 // Reads all that has arrived, and sends PING where a minute has passed without a byte; call it at least once a second.
-// `announced` is the primary as the sentinels named it last. True: an event names another one, or a subscription was lost, so
-// ask.
-bool sentinel_events_read(sentinel_events_t *events, const address_t *announced);
-
-// Whether a message on one of the channels tells of another primary of `master` than `announced`. Pure.
-bool sentinel_event_is_news(const char *text, const char *master, const address_t *announced);
+// True: the primary may be another one, or a subscription was lost, so ask.
+bool sentinel_events_read(sentinel_events_t *events);

@@ -48,7 +48,6 @@ void sentinel_group_free(sentinel_group_t *group) {
     free(group);
 }
 
-const address_t *sentinel_group_announced(const sentinel_group_t *group) { return &group->primary; }
 int64_t sentinel_group_epoch(const sentinel_group_t *group) { return group->config_epoch; }
 
 int64_t sentinel_group_certificate_end(const sentinel_group_t *group) {

@@ -45,8 +45,6 @@ void sentinel_group_inherit(sentinel_group_t *group, const sentinel_group_t *old
 // the next ask. NULL: *error tells why the primary is unknown. `stop` may be NULL.
 const address_t *sentinel_group_ask(sentinel_group_t *group, const atomic_bool *stop, redis_error_t *error);
 
-const address_t *
-sentinel_group_announced(const sentinel_group_t *group);     // the primary as the sentinels know it; port 0 = unknown
 int64_t sentinel_group_epoch(const sentinel_group_t *group); // config epoch of the primary
 // End of the first certificate of the open connections to sentinels, seconds since 1970; 0 = none has a certificate.
 int64_t sentinel_group_certificate_end(const sentinel_group_t *group);

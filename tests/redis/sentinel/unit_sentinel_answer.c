@@ -1,6 +1,5 @@
 /* The choice of the sentinel to believe. Replies are in the form in which Redis 7 sends them. */
 #include "redis/sentinel/answer.h"
-#include "redis/sentinel/events.h"
 #include "suite.h"
 
 #include <hiredis/hiredis.h>
@@ -139,20 +138,4 @@ Test(unit_sentinel_answer, malformed_replies_name_no_primary) {
         cr_assert_eq(answer.peer_count, 0);
         freeReplyObject(reply);
     }
-}
-
-Test(unit_sentinel_answer, event_is_news_if_it_names_another_primary) {
-    address_t now = at("10.0.0.2:6379");
-    cr_assert(sentinel_event_is_news("main 10.0.0.2 6379 10.0.0.3 6379", "main", &now));
-    cr_assert(sentinel_event_is_news("main 10.0.0.1 6379 10.0.0.2 6380", "main", &now));
-    cr_assert_not(sentinel_event_is_news("main 10.0.0.1 6379 10.0.0.2 6379", "main", &now));
-    cr_assert_not(sentinel_event_is_news("other 10.0.0.1 6379 10.0.0.3 6379", "main", &now));
-    cr_assert(sentinel_event_is_news("slave 10.0.0.3:6379 10.0.0.3 6379 @ main 10.0.0.2 6379", "main", &now));
-    cr_assert_not(sentinel_event_is_news("slave 10.0.0.2:6379 10.0.0.2 6379 @ main 10.0.0.1 6379", "main", &now));
-    cr_assert_not(sentinel_event_is_news("slave 10.0.0.3:6379 10.0.0.3 6379 @ other 10.0.0.2 6379", "main", &now));
-    const address_t v6 = {"2001:db8::2", 6379};
-    cr_assert_not(sentinel_event_is_news("main 10.0.0.1 6379 2001:DB8:0::2 6379", "main", &v6));
-    cr_assert(sentinel_event_is_news("main 10.0.0.1 6379 2001:db8::3 6379", "main", &v6));
-    cr_assert(sentinel_event_is_news("what is this", "main", &now), "ask rather than miss a change");
-    cr_assert(sentinel_event_is_news("", "main", &now));
 }
