@@ -8,18 +8,9 @@ enum { AUTH_RETRY_S = 5 }; // between attempts with a password that the server r
 
 static const char ROLE[] = "redis";
 
-static char *auth_read(const conn_t *conn, redis_error_t *error) {
-    return conn->of_sentinel ? redis_sentinel_password(conn->redis, error) : redis_password(conn->redis, error);
-}
-
-static void auth_forget(char *password) {
-    if (password) explicit_bzero(password, strlen(password));
-    free(password);
-}
-
 char *auth_password(conn_t *conn, redis_error_t *error) {
     unsigned changes = topology_password_changes(shard_topology(conn->shard));
-    char *password = auth_read(conn, error);
+    char *password = conn->of_sentinel ? redis_sentinel_password(conn->redis, error) : redis_password(conn->redis, error);
     if (password) conn->password = (password_mark_t){password_tag(password), changes};
     return password;
 }
@@ -52,8 +43,9 @@ static void auth_report(conn_t *conn, const char *refusal) {
     if (change == CONDITION_ENDED) log_info(ROLE, NULL, "redis accepts the new password");
 }
 
-// Redis leaves the user of the connection as it is when it refuses AUTH (redis src/acl.c, authCommand).
-outcome_t auth_send(conn_t *conn, redis_error_t *error) {
+// Sends AUTH with the password of the file. Redis leaves the user of the connection as it is when it refuses (redis src/acl.c,
+// authCommand).
+static outcome_t auth_send(conn_t *conn, redis_error_t *error) {
     assert(conn->in_flight == 0); // else the reply to another request would be taken for that to AUTH
     password_mark_t before = conn->password;
     char *password = auth_password(conn, error);
@@ -62,17 +54,10 @@ outcome_t auth_send(conn_t *conn, redis_error_t *error) {
         conn_read(conn, 0, &reply, error);
         conn_reply_free(reply);
     }
-    auth_forget(password);
+    if (password) explicit_bzero(password, strlen(password));
+    free(password);
     if (error->outcome != OUTCOME_OK) conn->password = before;
     return error->outcome;
-}
-
-bool auth_file_differs(const conn_t *conn) {
-    redis_error_t ignored; // the file is being replaced, or the next connect reports it
-    char *password = auth_read(conn, &ignored);
-    bool differs = password && password_tag(password) != conn->password.tag;
-    auth_forget(password);
-    return differs;
 }
 
 outcome_t auth_renew(conn_t *conn, redis_error_t *error) {

@@ -10,11 +10,6 @@ bool auth_append(conn_t *conn, const char *password);
 // Sends the pipeline and wipes the password from the buffer.
 outcome_t auth_flush(conn_t *conn, redis_error_t *error);
 
-// Sends AUTH with the password of the file, and reads the reply. If it is refused, the connection stays as it is.
-outcome_t auth_send(conn_t *conn, redis_error_t *error);
-// The password file holds another password than the connection has sent. Reads the file.
-bool auth_file_differs(const conn_t *conn);
-
 // Sends AUTH if the topology knows of another password than the connection's. Call it only when no reply is outstanding. A
 // refusal is logged once and leaves the connection as it is; the next attempt follows after some seconds.
 outcome_t auth_renew(conn_t *conn, redis_error_t *error);

@@ -31,9 +31,8 @@ struct watcher {
     mono_t disagree_since; // mono_never = the sentinels agree
     condition_t silent;    // sentinels that do not answer
     condition_t disagree;
-    condition_t password; // the new password of sentinel_password_file is refused
-    condition_t unknown;  // why the primary is unknown
-    bool unnamed;         // the slot of a queue has no primary; counts as a missing one
+    condition_t unknown; // why the primary is unknown
+    bool unnamed;        // the slot of a queue has no primary; counts as a missing one
 };
 
 watcher_t *watcher_new(topology_t *topology, metrics_t *metrics, const role_t *role) {
@@ -63,7 +62,6 @@ void watcher_free(watcher_t *watcher) {
     sentinel_events_free(watcher->events);
     condition_free(&watcher->silent);
     condition_free(&watcher->disagree);
-    condition_free(&watcher->password);
     condition_free(&watcher->unknown);
     free(watcher);
 }
@@ -89,7 +87,6 @@ typedef struct findings {
     address_t answered[SENTINELS_MAX];
     char silent[REASON_SIZE];
     char disagree[REASON_SIZE];
-    char password[REASON_SIZE];
     size_t answered_count;
 } findings_t;
 
@@ -102,8 +99,6 @@ static void findings_read(const sentinel_group_t *group, void *arg) {
             findings->answered[findings->answered_count++] = answers[i].sentinel;
         else if (!*findings->silent)
             snprintf(findings->silent, sizeof findings->silent, "%s", answers[i].error.text);
-        if (answers[i].auth.outcome == OUTCOME_REFUSED && !*findings->password)
-            snprintf(findings->password, sizeof findings->password, "%s", answers[i].auth.text);
     }
     if (!sentinel_group_disagrees(group, findings->disagree, sizeof findings->disagree)) *findings->disagree = '\0';
 }
@@ -121,11 +116,6 @@ static bool watcher_report_findings(watcher_t *watcher, const findings_t *findin
                  F_STR("reason", findings->silent));
     if (condition_update_reason(&watcher->disagree, lasts ? findings->disagree : NULL) == CONDITION_BEGAN)
         log_warn(ROLE, NULL, "the sentinels disagree; believing the first of these", F_STR("reason", findings->disagree));
-    condition_change_t password = condition_update_reason(&watcher->password, findings->password);
-    if (password == CONDITION_BEGAN)
-        log_error(ROLE, NULL, "a sentinel refuses the new password; open connections keep the old one",
-                  F_STR("reason", findings->password));
-    if (password == CONDITION_ENDED) log_info(ROLE, NULL, "no sentinel refuses the new password any more");
     return *findings->disagree && !lasts;
 }
 
@@ -136,7 +126,6 @@ static void watcher_ask_sentinels(watcher_t *watcher, mono_t now, redis_error_t 
     locator_inspect(topology_locator(watcher->topology), findings_read, &findings);
     if (atomic_load(watcher->stop)) return;
     bool unsettled = watcher_report_findings(watcher, &findings, now);
-    sentinel_events_renew(watcher->events);
     for (size_t i = 0; i < findings.answered_count; i++)
         followed = sentinel_events_follow(watcher->events, &findings.answered[i]) || followed;
     if (followed || unsettled || error->outcome != OUTCOME_OK) watcher->next = watcher->earliest;

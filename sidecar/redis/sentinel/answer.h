@@ -20,9 +20,7 @@ typedef struct sentinel_peer {
 typedef struct sentinel_answer {
     address_t sentinel;  // that was asked
     redis_error_t error; // why the sentinel did not name a primary; OUTCOME_OK = it did
-    redis_error_t
-        auth; // why the sentinel refuses a new password, so that the connection keeps the old one; OUTCOME_OK = no refusal
-    sentinel_id_t id; // of the sentinel
+    sentinel_id_t id;    // of the sentinel
     address_t primary;
     int64_t config_epoch;   // rises with each failover
     int64_t quorum;         // of sentinels that must agree that the primary is down

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include "base/buffer.h"
-#include "redis/auth.h"
 #include "redis/reply.h"
 
 enum {
@@ -88,13 +87,11 @@ static void ask_connect(ask_t *ask, mono_t deadline, redis_error_t *error) {
     ask->contact->renew_at = mono_add(mono_now(), CERTIFICATE_S * NS_PER_S);
 }
 
-// Replaces or renews an open connection. One that cannot be replaced stays.
+// Replaces an old connection with TLS. One that cannot be replaced stays.
 static void ask_keep(ask_t *ask, mono_t deadline) {
-    sentinel_contact_t *contact = ask->contact;
     redis_error_t ignored;
-    conn_limit_all(contact->conn, deadline, ask->stop);
-    if (ask->redis->sentinel_tls && mono_reached(contact->renew_at, mono_now())) ask_connect(ask, deadline, &ignored);
-    if (auth_file_differs(contact->conn)) auth_send(contact->conn, &ask->answer->auth);
+    conn_limit_all(ask->contact->conn, deadline, ask->stop);
+    if (ask->redis->sentinel_tls && mono_reached(ask->contact->renew_at, mono_now())) ask_connect(ask, deadline, &ignored);
 }
 
 static void ask_once(ask_t *ask, mono_t deadline) {
@@ -122,7 +119,6 @@ static void *ask_main(void *arg) {
     ask_once(ask, deadline);
     if (reused && ask->answer->error.outcome == OUTCOME_DISCONNECTED) ask_once(ask, deadline);
     ask_explain(&ask->answer->error, &contact->address);
-    ask_explain(&ask->answer->auth, &contact->address);
     mono_t now = mono_now();
     if (!ask->hurried && mono_reached(deadline, now)) contact->hurried_until = mono_add(now, HURRIED_S * NS_PER_S);
     return NULL;

@@ -3,7 +3,6 @@
 #include <sys/epoll.h>
 
 #include "base/buffer.h"
-#include "redis/auth.h"
 #include "redis/keepalive.h"
 #include "redis/reply.h"
 #include "redis/sentinel/ask.h"
@@ -78,18 +77,6 @@ bool sentinel_events_follow(sentinel_events_t *events, const address_t *sentinel
     if (!unused) return false;
     *unused = (subscription_t){.sentinel = *sentinel, .conn = events_subscribe(events, sentinel)};
     return unused->conn != NULL;
-}
-
-// The new subscription begins before the old one ends, so no event is lost.
-void sentinel_events_renew(sentinel_events_t *events) {
-    for (size_t i = 0; i < SENTINELS_MAX; i++) {
-        subscription_t *at = &events->subscriptions[i];
-        bool outdated = at->conn && auth_file_differs(at->conn);
-        conn_t *fresh = outdated ? events_subscribe(events, &at->sentinel) : NULL;
-        if (!fresh) continue;
-        conn_free(at->conn);
-        at->conn = fresh;
-    }
 }
 
 typedef struct look {

@@ -18,8 +18,6 @@ void sentinel_events_free(sentinel_events_t *events); // NULL is fine
 bool sentinel_events_follow(sentinel_events_t *events, const address_t *sentinel);
 
 int sentinel_events_fd(const sentinel_events_t *events); // readable when there may be an event
-// Replaces the subscriptions whose password is not that of the file any more. One that cannot be replaced stays.
-void sentinel_events_renew(sentinel_events_t *events);
 
 // Reads all that has arrived, and sends PING where a minute has passed without a byte; call it at least once a second.
 // True: the primary may be another one, or a subscription was lost, so ask.
