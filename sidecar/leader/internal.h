@@ -35,12 +35,6 @@ typedef struct election {
     bool handed_over; // the lock comes from the roles of the previous configuration
 } election_t;
 
-// The node that a slot is being moved to.
-typedef struct election_target {
-    topology_t *topology; // owned, like the connection; NULL = none
-    conn_t *conn;
-} election_target_t;
-
 // The numbers that this leader adds to metrics which it shares with the leaders of other shards.
 typedef struct leader_gauges {
     int64_t standing_by;
@@ -50,7 +44,6 @@ typedef struct leader_gauges {
 struct leader {
     shard_t *shard;
     leader_gauges_t gauges;
-    election_target_t target; // of the last ASK
     const keyspace_t *keys;
     int64_t ttl_ms;
     leases_t *leases;

@@ -34,8 +34,6 @@ void leader_free(leader_t *leader) {
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, 0);
     leader_set_gauge(&leader->metrics->unserved, &leader->gauges.unserved, 0);
     metrics_say(leader->metrics, WHY_REDIS, leader->leases, NULL);
-    conn_free(leader->target.conn);
-    topology_free(leader->target.topology);
     for (size_t i = 0; i < leader->keys->lock_count; i++) free(leader->elections[i].other_owner);
     free(leader->elections);
     preflight_results_free(leader->preflight);

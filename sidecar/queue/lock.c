@@ -89,17 +89,6 @@ outcome_t lock_read_renewal(const lock_call_t *call) {
     return redis_error_set(call->error, OUTCOME_FENCED, "the lock is gone or another instance has it");
 }
 
-outcome_t lock_renew_asking(const lock_call_t *call) {
-    redis_error_t refusal = {0};
-    request_append(call->conn, "ASKING");
-    lock_send_renewal(call);
-    conn_reply_free(conn_read_next(call->conn, NULL, &refusal));
-    outcome_t outcome = lock_read_renewal(call);
-    if (refusal.outcome == OUTCOME_OK) return outcome;
-    *call->error = refusal;
-    return refusal.outcome;
-}
-
 outcome_t lock_release(const lock_call_t *call) {
     redisReply *reply;
     const lock_keys_t *lock = lock_begin(call, &script_release, 1);

@@ -38,8 +38,6 @@ outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state);
 void lock_send_renewal(const lock_call_t *call);
 // Reads its reply. OUTCOME_OK: this instance still holds the lock. OUTCOME_FENCED: another instance holds it, or it is gone.
 outcome_t lock_read_renewal(const lock_call_t *call);
-// Renews the lock at the node to which its slot is being moved (redis.io, cluster specification, ASK redirection).
-outcome_t lock_renew_asking(const lock_call_t *call);
 // Releases the lock if this instance holds it. Then publishes the name of the lock on the vacant channel.
 outcome_t lock_release(const lock_call_t *call);
 // Takes a queue over from the group other_owner->owner if that group has no leader. Otherwise sets *ours to false and

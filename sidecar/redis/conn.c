@@ -55,13 +55,11 @@ const flat_reply_t *conn_flat(const conn_t *conn) { return &conn->flat; }
 void conn_release_flat(conn_t *conn) { flat_reply_free(&conn->flat); }
 bool conn_reply_is_flat(const redisReply *reply) { return reply && guard_is_flat(reply); }
 
-conn_t *conn_like_at(const conn_t *conn, shard_t *shard, const char *name) {
-    conn_t *other = conn_new(shard, name, conn->stop);
+conn_t *conn_like(const conn_t *conn, const char *name) {
+    conn_t *other = conn_new(conn->shard, name, conn->stop);
     other->timeout_ms = conn->timeout_ms;
     return other;
 }
-
-conn_t *conn_like(const conn_t *conn, const char *name) { return conn_like_at(conn, conn->shard, name); }
 
 void conn_limit_timeout(conn_t *conn, int ms) {
     if (ms < conn->timeout_ms) conn->timeout_ms = ms;
@@ -107,8 +105,6 @@ bool conn_take_move(conn_t *conn) {
     conn->moves = shard_moves(conn->shard);
     return moved;
 }
-
-const address_t *conn_ask_target(const conn_t *conn) { return conn->ask.port ? &conn->ask : NULL; }
 
 int64_t conn_received(const conn_t *conn) { return conn->received; }
 
@@ -186,11 +182,9 @@ outcome_t conn_flush(conn_t *conn, redis_error_t *error) {
 static void conn_note_redirection(conn_t *conn, const redisReply *reply, redis_error_t *error) {
     topology_t *topology = shard_topology(conn->shard);
     redirection_t to;
-    bool redirected = redirection_read((slice_t){reply->str, reply->len}, conn->address.host, &to);
-    conn->ask = redirected && error->kind == ERROR_ASK ? to.address : (address_t){0};
     switch (error->kind) {
     case ERROR_MOVED:
-        if (!redirected) return;
+        if (!redirection_read((slice_t){reply->str, reply->len}, conn->address.host, &to)) return;
         topology_slot_moved(topology, to.slot, &to.address);
         redis_error_set_kind(error, OUTCOME_REFUSED, ERROR_SLOT_HAS_MOVED, "its slot has moved: %s", error->text);
         return;

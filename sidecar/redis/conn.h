@@ -31,9 +31,6 @@ void conn_free(conn_t *conn); // NULL is fine
 // Another connection to the same server, with the same stop and timeout. Returns owned.
 conn_t *conn_like(const conn_t *conn, const char *name);
 
-// The same to the primary of another shard.
-conn_t *conn_like_at(const conn_t *conn, shard_t *shard, const char *name);
-
 // Lowers the timeout of connects and replies to `ms`; never raises it.
 void conn_limit_timeout(conn_t *conn, int ms);
 // From now on no wait ends after `deadline`, or STOP_GRACE_MS after *stop.
@@ -87,9 +84,6 @@ void request_int_list(conn_t *conn, const int64_t *numbers, size_t count);
 // owned (conn_reply_free) and is no error. redis_error_from_reply classifies error replies. READONLY and MASTERDOWN also close
 // the connection and make the shard suspect, because another server may be the primary now.
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error);
-
-// The node that the last error reply named, if it was ASK, and perhaps without a host; borrowed. NULL: it was another error.
-const address_t *conn_ask_target(const conn_t *conn);
 
 // Reads the next of several replies; owned. NULL: an error. *worst keeps the worst error of all replies, behind `subject` and a
 // colon unless `subject` is NULL. After the connection is lost, each further call returns NULL.

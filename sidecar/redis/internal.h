@@ -39,7 +39,6 @@ struct conn {
     mono_t auth_retry_at;     // no further AUTH before this
     mono_t heard_at;          // the last bytes came then
     mono_t pinged_at;         // of a subscribed connection: PING was sent
-    address_t ask;            // of the last error reply if it was ASK; port 0 = it was not
     bool failing;             // conn_report_failure has told of it
     mono_t failed_at;         // when it last did
     unsigned failed_generation;

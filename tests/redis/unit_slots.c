@@ -126,11 +126,11 @@ Test(unit_slots, redirections) {
         int port;
     } rows[] = {
         {"MOVED 3999 127.0.0.1:6381", 3999, "127.0.0.1", 6381},
-        {"ASK 0 127.0.0.1:6381", 0, "127.0.0.1", 6381},
+        {"MOVED 0 127.0.0.1:6381", 0, "127.0.0.1", 6381},
         {"MOVED 16383 fd00::1:6381", 16383, "fd00::1", 6381},
         {"MOVED 1 redis-1.svc:6381", 1, "redis-1.svc", 6381},
         {"MOVED 1 :6381", 1, "asked", 6381},
-        {"ASK 1 ?:6381", 1, "", 6381},
+        {"MOVED 1 ?:6381", 1, "", 6381},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redirection_t read;
@@ -152,7 +152,7 @@ Test(unit_slots, other_errors_are_no_redirections) {
                                        "MOVED 1 h:0",
                                        "MOVED 1 h:65536",
                                        "MOVEDX 1 h:1",
-                                       "ASKING 1 h:1",
+                                       "ASK 1 h:1",
                                        "TRYAGAIN Multiple keys request"};
     redirection_t read;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -82,7 +82,7 @@ bool redirection_read(slice_t text, const char *asked, redirection_t *redirectio
     slice_t word = redirection_word(&text), slot = redirection_word(&text), address = redirection_word(&text);
     int64_t number;
     redirection_t read;
-    if (!slice_is(word, "MOVED") && !slice_is(word, "ASK")) return false;
+    if (!slice_is(word, "MOVED")) return false;
     if (!slice_integer(slot, &number) || number < 0 || number >= SLOT_COUNT) return false;
     bool unknown = address.len > 1 && memcmp(address.data, "?:", 2) == 0;
     if (!address_parse_announced(address, &read.address)) return false;

@@ -30,6 +30,6 @@ typedef struct redirection {
     address_t address; // host "" = the server does not know it
 } redirection_t;
 
-// Reads the error replies "MOVED <slot> <host>:<port>" (the slot is there from now on) and "ASK <slot> <host>:<port>" (the slot
-// is being moved: a key that is not here is there) of the host `asked`. False: the text is another error.
+// Reads the error reply "MOVED <slot> <host>:<port>" (the slot is there from now on) of the host `asked`. False: the text is
+// another error.
 bool redirection_read(slice_t text, const char *asked, redirection_t *redirection);
