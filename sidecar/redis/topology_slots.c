@@ -48,7 +48,7 @@ static void topology_slots_changed(topology_t *topology, bool changed) {
 void topology_set_slots(topology_t *topology, const slot_map_t *map) {
     address_t *nodes = mem_array(map->node_count + 1, sizeof *nodes);
     bool changed = false;
-    for (size_t i = 0; i < map->node_count; i++) nodes[i] = endpoint_reachable(topology->redis, &map->nodes[i].address);
+    for (size_t i = 0; i < map->node_count; i++) nodes[i] = endpoint_reachable(topology->redis, &map->nodes[i]);
     pthread_mutex_lock(&topology->mutex);
     size_t *shards = topology_match(topology, map, nodes);
     for (size_t i = 0; i < map->node_count; i++)

@@ -158,7 +158,7 @@ Test(redis_topology_cluster, a_dead_node_is_missed_only_while_it_has_slots) {
     w.nodes.down[dead] = true;
     cr_assert_eq(conn_open(conn, &error), OUTCOME_DISCONNECTED);
     cr_assert_eq(metric_get(&metrics->primaries_missing), 1);
-    slot_node_t node = {.address = {.host = "127.0.0.1", .port = server_port(w.nodes.servers[other])}};
+    address_t node = {.host = "127.0.0.1", .port = server_port(w.nodes.servers[other])};
     slot_map_t *map = mem_alloc(sizeof *map);
     *map = (slot_map_t){.nodes = &node, .node_count = 1};
     for (size_t i = 0; i < SLOT_COUNT; i++) map->owner[i] = 1;

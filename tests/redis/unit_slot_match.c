@@ -34,7 +34,7 @@ static size_t match(match_t *m, const char *shards, const char *before, const ch
         if (!known) {
             known = &m->letters[m->map.node_count];
             m->letters[m->map.node_count] = node;
-            nodes[m->map.node_count] = m->map.nodes[m->map.node_count].address = address_of(node);
+            nodes[m->map.node_count] = m->map.nodes[m->map.node_count] = address_of(node);
             m->map.node_count++;
         }
         m->map.owner[slot] = (uint16_t)(known - m->letters + 1);

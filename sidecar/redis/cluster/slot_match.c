@@ -22,46 +22,34 @@ static size_t matching_by_address(const matching_t *m, size_t node) {
     return m->match->shard_max;
 }
 
-// A node that has some slots which the shard had.
-typedef struct heir {
-    size_t node;
-    size_t shard;
-    size_t slots;
-} heir_t;
-
-static int heir_compare(const void *left, const void *right) {
-    const heir_t *a = left, *b = right;
-    if (a->slots != b->slots) return a->slots > b->slots ? -1 : 1;
-    if (a->node != b->node) return a->node < b->node ? -1 : 1;
-    return a->shard < b->shard ? -1 : a->shard > b->shard;
-}
-
-// Counts the slots of each pair of a node and a shard, and of each shard. Returns all pairs with slots, owned.
-static heir_t *matching_find_heirs(matching_t *m, size_t *count) {
+// The unmatched node that has most of the shard's slots; the number of nodes = there is none.
+static size_t matching_successor(matching_t *m, size_t shard, size_t *common) {
     const slot_match_t *match = m->match;
-    uint16_t *common = mem_array(match->map->node_count * match->shard_max + 1, sizeof *common);
-    heir_t *heirs = mem_array(SLOT_COUNT, sizeof *heirs); // a slot makes one pair at most
+    size_t best = match->map->node_count, most = 0;
+    memset(common, 0, match->map->node_count * sizeof *common);
     for (size_t slot = 0; slot < SLOT_COUNT; slot++) {
-        size_t shard = match->slots[slot], owner = match->map->owner[slot];
-        if (shard >= match->shard_max) continue;
+        size_t owner = match->map->owner[slot];
+        if (match->slots[slot] != shard) continue;
         m->had[shard]++;
-        if (owner) common[(owner - 1) * match->shard_max + shard]++;
+        if (owner && m->of_nodes[owner - 1] == match->shard_max) common[owner - 1]++;
     }
-    *count = 0;
-    for (size_t i = 0; i < match->map->node_count * match->shard_max; i++)
-        if (common[i]) heirs[(*count)++] = (heir_t){i / match->shard_max, i % match->shard_max, common[i]};
-    free(common);
-    return heirs;
+    for (size_t node = 0; node < match->map->node_count; node++) {
+        if (common[node] <= most) continue;
+        most = common[node];
+        best = node;
+    }
+    return best;
 }
 
 // A shard goes to the node that has most of its slots: this is its new primary. So others, which have got some slots, come later.
 static void matching_by_slots(matching_t *m) {
-    size_t count;
-    heir_t *heirs = matching_find_heirs(m, &count);
-    qsort(heirs, count, sizeof *heirs, heir_compare);
-    for (size_t i = 0; i < count; i++)
-        if (m->of_nodes[heirs[i].node] == m->match->shard_max) matching_take(m, heirs[i].node, heirs[i].shard);
-    free(heirs);
+    size_t *common = mem_array(m->match->map->node_count + 1, sizeof *common);
+    for (size_t shard = 0; shard < m->match->shard_count; shard++) {
+        if (m->taken[shard]) continue;
+        size_t node = matching_successor(m, shard, common);
+        if (node < m->match->map->node_count) matching_take(m, node, shard);
+    }
+    free(common);
 }
 
 // A shard that had no slots, or a new one.

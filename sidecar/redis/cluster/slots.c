@@ -20,21 +20,19 @@ static slice_t slots_node_host(const redisReply *node, const char *asked) {
     return slice_text(asked);
 }
 
-static bool slots_read_node(const redisReply *reply, const char *asked, slot_node_t *node) {
+static bool slots_read_node(const redisReply *reply, const char *asked, address_t *node) {
     slice_t host = slots_node_host(reply, asked);
-    slice_t id = reply_slice(reply_at(reply, 2));
     int64_t port = reply_int(reply_at(reply, 1));
-    if (port < 1 || port > UINT16_MAX || host.len >= sizeof node->address.host || id.len >= sizeof node->id) return false;
-    node->address.port = (int)port;
-    snprintf(node->address.host, sizeof node->address.host, "%.*s", (int)host.len, host.data);
-    snprintf(node->id, sizeof node->id, "%.*s", (int)id.len, id.data);
+    if (port < 1 || port > UINT16_MAX || host.len >= sizeof node->host) return false;
+    node->port = (int)port;
+    snprintf(node->host, sizeof node->host, "%.*s", (int)host.len, host.data);
     return true;
 }
 
 // Returns the index of the node, which is added if it is new; SLOT_NODES_MAX = too many.
-static size_t slots_add_node(slot_map_t *map, const slot_node_t *node) {
+static size_t slots_add_node(slot_map_t *map, const address_t *node) {
     size_t index = 0;
-    while (index < map->node_count && !address_equal(&map->nodes[index].address, &node->address)) index++;
+    while (index < map->node_count && !address_equal(&map->nodes[index], node)) index++;
     if (index == SLOT_NODES_MAX) return index;
     if (index == map->node_count) map->nodes[map->node_count++] = *node;
     return index;
@@ -43,7 +41,7 @@ static size_t slots_add_node(slot_map_t *map, const slot_node_t *node) {
 // A range: first slot, last slot, the primary, replicas.
 static bool slots_read_range(const redisReply *range, const char *asked, slot_map_t *map) {
     const redisReply *first = reply_at(range, 0), *last = reply_at(range, 1), *primary = reply_at(range, 2);
-    slot_node_t node = {0};
+    address_t node = {0};
     if (!primary || first->type != REDIS_REPLY_INTEGER || last->type != REDIS_REPLY_INTEGER) return false;
     if (first->integer < 0 || last->integer < first->integer || last->integer >= SLOT_COUNT) return false;
     // After a CLUSTER RESET others know its node without an address, which is port 0, and still give it the slots.

@@ -5,16 +5,10 @@
 
 struct redisReply;
 
-enum { SLOT_COUNT = 16384, SLOT_NODE_ID_SIZE = 48, SLOT_NODES_MAX = 1000 };
-
-// A primary that serves slots.
-typedef struct slot_node {
-    address_t address;
-    char id[SLOT_NODE_ID_SIZE]; // "" = the server named none
-} slot_node_t;
+enum { SLOT_COUNT = 16384, SLOT_NODES_MAX = 1000 };
 
 typedef struct slot_map {
-    slot_node_t *nodes; // owned
+    address_t *nodes; // primaries that serve slots; owned
     size_t node_count;
     int64_t epoch;              // the Cluster's config epoch, as the node knew it; 0 = unknown
     uint16_t owner[SLOT_COUNT]; // index of the node + 1; 0 = no node serves the slot, or the address of its node is unknown
