@@ -2,7 +2,27 @@
 
 #include "base/log.h"
 #include "redis/internal.h"
-#include "redis/service/outage.h"
+#include "redis/topology_internal.h"
+
+enum { AGAIN_S = 60 }; // between two lines about one kind of error
+
+// True: log it. Each kind of error is logged once a minute. *lasted_s: seconds since the first failing connection failed.
+static bool failure_begin(conn_t *conn, unsigned kind, int64_t *lasted_s) {
+    outage_t *outage = &conn->shard->outage;
+    mono_t now = mono_now();
+    pthread_mutex_lock(&conn->shard->topology->mutex);
+    if (!conn->failing && outage->failing++ == 0) outage->since = now;
+    mono_t *told_at = &outage->told_at[kind];
+    bool tell = !told_at->ns || mono_diff(now, *told_at) >= AGAIN_S * NS_PER_S;
+    if (tell) *told_at = now;
+    outage->told = outage->told || tell;
+    *lasted_s = mono_diff(now, outage->since) / NS_PER_S;
+    pthread_mutex_unlock(&conn->shard->topology->mutex);
+    conn->failing = true;
+    conn->failed_at = now;
+    conn->failed_generation = conn->generation;
+    return tell;
+}
 
 void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *error) {
     if (conn->moves != shard_moves(conn->shard)) return;
@@ -10,10 +30,7 @@ void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *er
     if (error->kind == ERROR_STOPPED) return;
     int64_t lasted_s;
     unsigned kind = error->kind == ERROR_TLS ? OUTAGE_OF_TLS : error->outcome;
-    bool tell = shard_failed(conn->shard, !conn->failing, kind, &lasted_s);
-    conn->failing = true;
-    conn->failed_at = mono_now();
-    conn->failed_generation = conn->generation;
+    bool tell = failure_begin(conn, kind, &lasted_s);
     LOG_AT(!tell                               ? LOG_DEBUG
            : error->outcome == OUTCOME_REFUSED ? LOG_ERROR
                                                : LOG_WARN,
@@ -26,9 +43,16 @@ void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *er
 
 // True: it was the last failing connection of an outage that the log has told.
 static bool failure_end(conn_t *conn, int64_t *lasted_s) {
-    bool failing = conn->failing;
+    outage_t *outage = &conn->shard->outage;
+    if (!conn->failing) return false;
     conn->failing = false;
-    return failing && shard_recovered(conn->shard, lasted_s);
+    pthread_mutex_lock(&conn->shard->topology->mutex);
+    assert(outage->failing > 0);
+    bool tell = --outage->failing == 0 && outage->told;
+    if (tell) outage->told = false;
+    *lasted_s = mono_diff(mono_now(), outage->since) / NS_PER_S;
+    pthread_mutex_unlock(&conn->shard->topology->mutex);
+    return tell;
 }
 
 void conn_forget_failure(conn_t *conn) {

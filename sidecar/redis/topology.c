@@ -212,20 +212,6 @@ void shard_disconnected(shard_t *shard) {
 
 // ---- Facts that all connections share.
 
-bool shard_failed(shard_t *shard, bool fresh, unsigned kind, int64_t *lasted_s) {
-    pthread_mutex_lock(&shard->topology->mutex);
-    bool tell = outage_failed(&shard->outage, fresh, kind, lasted_s);
-    pthread_mutex_unlock(&shard->topology->mutex);
-    return tell;
-}
-
-bool shard_recovered(shard_t *shard, int64_t *lasted_s) {
-    pthread_mutex_lock(&shard->topology->mutex);
-    bool tell = outage_recovered(&shard->outage, lasted_s);
-    pthread_mutex_unlock(&shard->topology->mutex);
-    return tell;
-}
-
 mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id) {
     pthread_mutex_lock(&shard->topology->mutex);
     bool same = *id && strcmp(shard->server_id, id) == 0 && shard->server_epoch == epoch;

@@ -56,10 +56,6 @@ void shard_connected(shard_t *shard, int64_t certificate_end);
 void shard_set_reach(shard_t *shard, shard_reach_t reach, metric_t *up);
 void shard_disconnected(shard_t *shard);
 
-// The failures of all connections to the shard, as outage_failed and outage_recovered of redis/service/outage.h.
-bool shard_failed(shard_t *shard, bool fresh, unsigned kind, int64_t *lasted_s);
-bool shard_recovered(shard_t *shard, int64_t *lasted_s);
-
 // Notes that a connection of this epoch has reached a server. `id` identifies its process (INFO server, run_id; "" = unknown).
 // Returns when this process first reached the data of that server: another process or another epoch may have other data.
 mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id);

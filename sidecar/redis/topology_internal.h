@@ -8,11 +8,24 @@
 #include "base/condition.h"
 #include "config/config.h"
 #include "model/metrics.h"
-#include "redis/service/outage.h"
+#include "redis/error.h"
 #include "redis/shard.h"
 #include "redis/socket/endpoint.h"
 
 enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
+
+enum {
+    OUTAGE_OF_TLS = OUTCOME_DISCONNECTED + 1, // a handshake failed: its reason must not wait behind a lost connection's
+    OUTAGE_KINDS,
+};
+
+// The failures of all connections to a shard.
+typedef struct outage {
+    size_t failing; // connections
+    mono_t since;   // when the first of them failed
+    bool told;
+    mono_t told_at[OUTAGE_KINDS]; // the last line about each outcome_t, or OUTAGE_OF_TLS; 0 = none
+} outage_t;
 
 struct shard {
     topology_t *topology;
