@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "base/wakeup.h"
+#include "config/dialect.h"
 #include "config/table.h"
 #include "http/health.h"
 #include "http/http.h"
@@ -52,8 +53,7 @@ static void app_log_stats(const app_t *app) {
     for (size_t i = 0; i < config->queue_count; i++) {
         const metrics_queue_t *queue = metrics_queue(app->metrics, config->queues[i].name);
 #define X(name, kind, family, scale, help) F_INT(#name, metric_get(&queue->name)),
-        log_info("main", config->queues[i].name, "stats",
-                 METRICS_QUEUE(X) F_INT("p99_lateness_us", metrics_lateness_quantile(queue, 0.99)));
+        log_info("main", config->queues[i].name, "stats", METRICS_QUEUE(X) F_STR("dialect", config->queues[i].dialect->name));
 #undef X
     }
     metrics_grow(app->metrics, mono_now());

@@ -202,15 +202,3 @@ void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs) {
     metric_add(&queue->lateness_us, us * jobs);
     if (us > metric_get(&queue->lateness_max_us)) metric_set(&queue->lateness_max_us, us); // only the dispatcher writes it
 }
-
-int64_t metrics_lateness_quantile(const metrics_queue_t *queue, double quantile) {
-    int64_t total = 0;
-    int64_t seen = 0;
-    for (size_t i = 0; i < METRICS_LATENESS_BUCKETS; i++) total += metric_get(&queue->lateness[i]);
-    if (total == 0) return 0;
-    for (size_t i = 0; i < METRICS_LATENESS_BUCKETS - 1; i++) {
-        seen += metric_get(&queue->lateness[i]);
-        if ((double)seen >= quantile * (double)total) return BOUNDS[i];
-    }
-    return INT64_MAX;
-}

@@ -274,7 +274,3 @@ void metrics_stall(metrics_queue_t *queue, metrics_cause_t cause);
 
 // Records that `jobs` reached ready at most `us` after their due time; a negative `us` counts as 0.
 void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs);
-
-// Returns an upper bound, in us, for the lateness at `quantile` (0 to 1); INT64_MAX above the last bound; 0
-// without jobs.
-int64_t metrics_lateness_quantile(const metrics_queue_t *queue, double quantile);

@@ -12,7 +12,7 @@ Test(unit_metrics, metrics_begin_at_zero) {
     cr_assert_eq(metrics->queue_count, 3);
     for (size_t i = 0; i < 3; i++) {
         cr_assert_eq(metric_get(&metrics->queues[i].promoted), 0);
-        cr_assert_eq(metrics_lateness_quantile(&metrics->queues[i], 0.99), 0);
+        for (int k = 0; k < METRICS_LATENESS_BUCKETS; k++) cr_assert_eq(metric_get(&metrics->queues[i].lateness[k]), 0);
     }
     metric_add(&metrics->terms, 2);
     metric_add(&metrics->terms, -1);
@@ -60,18 +60,15 @@ Test(unit_metrics, lateness_counts_jobs_and_never_goes_below_zero) {
     cr_assert_eq(metric_get(&queue->lateness_max_us), 700);
 }
 
-Test(unit_metrics, quantiles_are_upper_bounds) {
+Test(unit_metrics, buckets_have_upper_bounds) {
     scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];
-    metrics_lateness(queue, 100, 90);
+    metrics_lateness(queue, 250, 90);
     metrics_lateness(queue, 3000, 9);
     metrics_lateness(queue, INT64_MAX / 2, 1);
-    cr_assert_eq(metrics_lateness_quantile(queue, 0), 250);
-    cr_assert_eq(metrics_lateness_quantile(queue, 0.5), 250);
-    cr_assert_eq(metrics_lateness_quantile(queue, 0.9), 250);
-    cr_assert_eq(metrics_lateness_quantile(queue, 0.91), 5000);
-    cr_assert_eq(metrics_lateness_quantile(queue, 0.99), 5000);
-    cr_assert_eq(metrics_lateness_quantile(queue, 1), INT64_MAX);
+    cr_assert_eq(metric_get(&queue->lateness[0]), 90);
+    cr_assert_eq(metric_get(&queue->lateness[4]), 9);
+    cr_assert_eq(metric_get(&queue->lateness[METRICS_LATENESS_BUCKETS - 1]), 1);
 }
 
 static config_t *config_of(queue_config_t *queues, size_t count) {
@@ -95,9 +92,9 @@ Test(unit_metrics, queue_keeps_its_row_and_numbers) {
     metrics_serve(metrics, config_of(queues, 1));
     cr_assert(a->served && !b->served);
     cr_assert_eq(metrics_queue(metrics, "b"), b, "a removed queue finds its place again");
-    cr_assert_eq(metrics_lateness_quantile(b, 1), 1000);
+    cr_assert_eq(metric_get(&b->lateness[2]), 5);
     cr_assert_eq(metrics_queue(metrics, "c"), b, "a new queue gets the place of a removed one");
-    cr_assert_eq(metrics_lateness_quantile(b, 1), 0);
+    cr_assert_eq(metric_get(&b->lateness[2]), 0);
     cr_assert_eq(metric_get(&a->promoted), 3);
 }
 
