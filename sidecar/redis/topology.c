@@ -2,6 +2,7 @@
 
 #include "base/buffer.h"
 #include "base/digest.h"
+#include "base/log.h"
 #include "base/wakeup.h"
 #include "redis/tls/failure.h"
 #include "redis/topology_internal.h"
@@ -119,9 +120,16 @@ static void shard_raise_epoch(shard_t *shard) {
 }
 
 void shard_set_address(shard_t *shard, const char *host, int port) {
-    if (shard->endpoint.port == port && address_host_equal(shard->endpoint.host, host)) return;
-    if (shard->endpoint.port) metric_add(&shard->topology->metrics->primary_changes, 1); // else it was unknown
+    bool was_named = shard->named;
+    endpoint_t before = shard->endpoint;
+    shard->named = true;
+    if (before.port == port && address_host_equal(before.host, host)) return;
     endpoint_set(&shard->endpoint, host, port);
+    if (was_named) {
+        metric_add(&shard->topology->metrics->primary_changes, 1);
+        log_info("watcher", NULL, "another server is the primary", F_STR("primary", shard->endpoint.text),
+                 F_STR("before", before.text));
+    }
     atomic_fetch_add(&shard->moves, 1);
     shard_raise_epoch(shard);
 }

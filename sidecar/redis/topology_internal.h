@@ -33,6 +33,7 @@ struct shard {
     atomic_uint moves; // likewise
     // The mutex guards all that follows.
     endpoint_t endpoint;
+    bool named; // sentinels or a slot map named the endpoint; else it is of the configuration
     outage_t outage;
     char server_id[SERVER_ID_SIZE]; // of the server that the last connection has reached
     unsigned server_epoch;

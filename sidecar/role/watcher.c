@@ -24,9 +24,7 @@ struct watcher {
     metrics_t *metrics;
     const atomic_bool *stop;
     sentinel_events_t *events; // NULL = no sentinels
-    unsigned moves[TOPOLOGY_SHARDS_MAX];
-    endpoint_t known[TOPOLOGY_SHARDS_MAX]; // the last known primary of each shard; text "" = none
-    mono_t next;                           // when to ask again
+    mono_t next;               // when to ask again
     mono_t earliest;
     mono_t disagree_since; // mono_never = the sentinels agree
     condition_t silent;    // sentinels that do not answer
@@ -46,7 +44,6 @@ watcher_t *watcher_new(topology_t *topology, metrics_t *metrics, const role_t *r
         }
     }
     topology_wake_on_refresh(topology, role->wake_fd);
-    topology_wake_on_change(topology, role->wake_fd);
     return watcher;
 }
 
@@ -64,22 +61,6 @@ void watcher_free(watcher_t *watcher) {
     condition_free(&watcher->disagree);
     condition_free(&watcher->unknown);
     free(watcher);
-}
-
-// Any role may have found the new primary, so compare.
-static void watcher_report_moves(watcher_t *watcher) {
-    for (size_t i = 0; i < topology_shard_count(watcher->topology); i++) {
-        shard_t *shard = topology_shard(watcher->topology, i);
-        unsigned moves = shard_moves(shard);
-        if (moves == watcher->moves[i]) continue;
-        endpoint_t now;
-        shard_address(shard, &now);
-        if (*watcher->known[i].text)
-            log_info(ROLE, NULL, "another server is the primary", F_STR("primary", now.text),
-                     F_STR("before", watcher->known[i].text));
-        watcher->known[i] = now;
-        watcher->moves[i] = moves;
-    }
 }
 
 // Faults of the sentinels, as texts of a line; "" = none.
@@ -171,7 +152,6 @@ void watcher_tick(void *self, role_wait_t *wait) {
     if (watcher->events) watcher_look(watcher, now);
     if (topology_take_refresh(watcher->topology)) watcher->next = mono_min(watcher->next, watcher->earliest);
     if (mono_reached(watcher->next, now)) watcher_ask(watcher, now);
-    watcher_report_moves(watcher);
     wait->trouble = watcher->unknown.holds;
     wait->until = watcher->next;
     if (!watcher->events) return;

@@ -169,6 +169,29 @@ Test(redis_topology_cluster, a_dead_node_is_missed_only_while_it_has_slots) {
     free(map);
 }
 
+/* The node of the configuration, which is asked first, is no primary that has changed. */
+Test(redis_topology_cluster, a_failover_after_a_reload_is_logged) {
+    config_t *config = fixture_config("redis = { nodes = [\"127.0.0.1:1\"]; }; queues = ( { name = \"{q}\"; } );");
+    topology_t *old = topology_new(&config->redis), *next = topology_new(&config->redis);
+    address_t node = {.host = "127.0.0.1", .port = 2};
+    slot_map_t *map = mem_alloc(sizeof *map);
+    *map = (slot_map_t){.nodes = &node, .node_count = 1};
+    for (size_t i = 0; i < SLOT_COUNT; i++) map->owner[i] = 1;
+    fixture_capture_log();
+    topology_set_slots(old, map);
+    topology_inherit(next, old);
+    topology_set_slots(next, map);
+    cr_assert_eq(fixture_log_count("another server is the primary"), 0);
+    node.port = 3;
+    topology_set_slots(next, map);
+    cr_assert_eq(fixture_log_count("another server is the primary"), 1);
+    cr_assert_eq(metric_get(&topology_metrics(next)->primary_changes), 1);
+    free(map);
+    topology_free(old);
+    topology_free(next);
+    config_free(config);
+}
+
 /* A key that a script deletes cannot be made again then. */
 Test(redis_topology_cluster, a_leader_acquires_its_lock_again_while_the_slot_is_being_moved) {
     w = begin(2, 0);
