@@ -64,13 +64,6 @@ const sentinel_answer_t *sentinel_group_answers(const sentinel_group_t *group, s
     return group->answers;
 }
 
-size_t sentinel_group_answering(const sentinel_group_t *group) {
-    size_t answering = 0;
-    for (size_t i = 0; i < group->answer_count; i++)
-        if (group->answers[i].error.outcome == OUTCOME_OK) answering++;
-    return answering;
-}
-
 static bool group_is_configured(const sentinel_group_t *group, const address_t *sentinel) {
     for (size_t i = 0; i < group->configured_count; i++)
         if (address_equal(&group->known[i].address, sentinel)) return true;

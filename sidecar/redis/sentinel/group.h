@@ -50,6 +50,5 @@ int64_t sentinel_group_epoch(const sentinel_group_t *group); // config epoch of 
 int64_t sentinel_group_certificate_end(const sentinel_group_t *group);
 // The answers to the last ask, one for each known sentinel, borrowed until the next ask.
 const sentinel_answer_t *sentinel_group_answers(const sentinel_group_t *group, size_t *count);
-size_t sentinel_group_answering(const sentinel_group_t *group);
 // Describes in one line why the last answers do not agree, or returns false.
 bool sentinel_group_disagrees(const sentinel_group_t *group, char *text, size_t size);

@@ -52,11 +52,18 @@ static int asker_ask(void) {
 
 SUITE(redis_sentinel_group, , asker_end());
 
+static size_t answering(void) {
+    size_t known, count = 0;
+    const sentinel_answer_t *answers = sentinel_group_answers(a.group, &known);
+    for (size_t i = 0; i < known; i++) count += answers[i].error.outcome == OUTCOME_OK;
+    return count;
+}
+
 Test(redis_sentinel_group, follows_a_failover_and_learns_the_other_sentinels) {
     a = asker_begin(NULL, "");
     size_t count;
     cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
-    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS);
+    cr_assert_eq(answering(), SENTINELS);
     cr_assert_eq(asker_ask(), 0);
     cr_assert_eq(sentinel_group_answers(a.group, &count)->quorum, 2);
     cr_assert_eq(count, SENTINELS, "a sentinel of the configuration was learned again");
@@ -69,10 +76,10 @@ Test(redis_sentinel_group, follows_a_failover_and_learns_the_other_sentinels) {
     a.group = sentinel_group_new(&a.config->redis);
     cr_assert_eq(asker_ask(), 0);
     cr_assert_eq(asker_ask(), 0);
-    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS);
+    cr_assert_eq(answering(), SENTINELS);
     sentinel_kill(a.s, 0);
     cr_assert_eq(asker_ask(), 0);
-    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS - 1);
+    cr_assert_eq(answering(), SENTINELS - 1);
 
     server_kill(a.s->servers[0]);
     int now = -1;
@@ -90,7 +97,7 @@ Test(redis_sentinel_group, dead_and_frozen_sentinels_cost_half_a_second_at_most)
     int64_t began = wait_now_us();
     cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000);
-    cr_assert_eq(sentinel_group_answering(a.group), 1);
+    cr_assert_eq(answering(), 1);
     began = wait_now_us();
     for (int i = 0; i < 4; i++) cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000, "a silent sentinel delays each ask");
@@ -111,7 +118,7 @@ Test(redis_sentinel_group, a_silent_sentinel_that_was_learned_delays_one_ask) {
     cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     sentinel_freeze(a.s, 1);
     cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
-    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS - 1);
+    cr_assert_eq(answering(), SENTINELS - 1);
     int64_t began = wait_now_us();
     for (int i = 0; i < 4; i++) cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
     cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000, "it delays each ask");
@@ -120,7 +127,7 @@ Test(redis_sentinel_group, a_silent_sentinel_that_was_learned_delays_one_ask) {
 Test(redis_sentinel_group, tls) {
     a = asker_begin(&(sentinels_options_t){.tls = true}, "");
     cr_assert_eq(asker_ask(), 0, "%s", a.error.text);
-    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS);
+    cr_assert_eq(answering(), SENTINELS);
     a.config->redis.sentinel_tls = false;
     asker_renew();
     cr_assert_eq(asker_ask(), -1);
