@@ -6,15 +6,12 @@
 #include "inspect/sizes.h"
 
 enum {
-    PERIOD_S = 5,         // between two rounds over all queues
-    PERIOD_TIMES = 50,    // or this multiple of a round's time, if longer
-    PERIOD_MAX_S = 30,    // but at most this, to keep the numbers fresh
-    STEP_MAX = 50,        // queues in one step
-    STEP_FIRST = 4,       // queues in the first step, whose cost is unknown
-    STEP_SHORT_US = 1000, // after a shorter step the next step takes twice as many queues
-    STEP_LONG_US = 4000,  // after a longer step the next step takes half as many
-    QUIET_S = 60,         // between two counts of ready lists while nobody scrapes
-    GROWS_S = 300,        // after so long without a shorter ready list, tell `status`
+    PERIOD_S = 5,      // between two rounds over all queues
+    PERIOD_TIMES = 50, // or this multiple of a round's time, if longer
+    PERIOD_MAX_S = 30, // but at most this, to keep the numbers fresh
+    STEP = 16,         // queues in one step
+    QUIET_S = 60,      // between two counts of ready lists while nobody scrapes
+    GROWS_S = 300,     // after so long without a shorter ready list, tell `status`
 };
 
 static const char ROLE[] = "leader";
@@ -38,7 +35,6 @@ struct queue_sizes {
     metrics_t *metrics;
     counted_queue_t *queues; // owned
     size_t from;             // first queue of the next step
-    size_t step;             // how many queues the next step takes
     mono_t at;               // when the next step is due
     mono_t quiet_at;         // the same while nobody scrapes
     int64_t took_ns;         // spent on the current round
@@ -46,7 +42,7 @@ struct queue_sizes {
 
 queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
     queue_sizes_t *c = mem_alloc(sizeof *c);
-    *c = (queue_sizes_t){.keys = keys, .leases = leases, .metrics = metrics, .step = STEP_FIRST};
+    *c = (queue_sizes_t){.keys = keys, .leases = leases, .metrics = metrics};
     c->quiet_at = mono_add(mono_now(), QUIET_S * NS_PER_S);
     c->queues = mem_array(keys->queue_count, sizeof *c->queues);
     for (size_t i = 0; i < keys->queue_count; i++) c->queues[i].metrics = metrics_queue(metrics, keys->queues[i].config->name);
@@ -157,12 +153,9 @@ static outcome_t queue_sizes_tell_growth(queue_sizes_t *c, conn_t *conn, const s
     return error->outcome;
 }
 
-// Schedules the next step and adapts how many queues it takes.
+// Schedules the next step.
 static void queue_sizes_pace(queue_sizes_t *c, mono_t began, mono_t now) {
-    int64_t took_ns = mono_diff(now, began);
-    c->took_ns += took_ns;
-    if (took_ns > STEP_LONG_US * NS_PER_US && c->step > 1) c->step /= 2;
-    if (took_ns < STEP_SHORT_US * NS_PER_US) c->step = 2 * c->step < STEP_MAX ? 2 * c->step : STEP_MAX;
+    c->took_ns += mono_diff(now, began);
     c->at = c->quiet_at = now;
     if (c->from < c->keys->queue_count) return;
     int64_t pause_ns = PERIOD_TIMES * c->took_ns;
@@ -175,7 +168,7 @@ static void queue_sizes_pace(queue_sizes_t *c, mono_t began, mono_t now) {
 }
 
 outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error) {
-    sizes_t counted[STEP_MAX];
+    sizes_t counted[STEP];
     mono_t began = mono_now();
     *error = (redis_error_t){0};
     if (!mono_reached(queue_sizes_next(c), began)) return OUTCOME_OK;
@@ -185,7 +178,7 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     }
     while (c->from < c->keys->queue_count && !queue_sizes_leads(c, c->from)) c->from++;
     size_t count = 0;
-    while (count < c->step && c->from + count < c->keys->queue_count && queue_sizes_leads(c, c->from + count)) count++;
+    while (count < STEP && c->from + count < c->keys->queue_count && queue_sizes_leads(c, c->from + count)) count++;
     const call_t call = {.conn = conn, .keys = c->keys, .queue = c->from, .error = error};
     bool wanted = metrics_wanted(c->metrics, began);
     if (count && (sizes_read(&call, count, wanted ? SIZES_ENDS : SIZES_READY, counted) != OUTCOME_OK ||
