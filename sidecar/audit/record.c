@@ -31,15 +31,6 @@ static void record_bind_event(audit_t *audit, sqlite3_stmt *stmt, int at, const 
 #undef X
 }
 
-bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why) {
-    sqlite3_stmt *stmt = audit_statement(audit, "SELECT 1 FROM events WHERE event = ?", why);
-    if (!stmt) return false;
-    audit_bind_text(audit, stmt, 1, id);
-    int code = sqlite3_step(stmt);
-    *exists = code == SQLITE_ROW;
-    return audit_finish(audit, stmt, code, "look for an event", why);
-}
-
 bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_t *why) {
     static const char sql[] = "SELECT kind = 'failed' AND queue = ? AND job = ? FROM events WHERE event = ?";
     *fits = true;

@@ -96,9 +96,6 @@ bool audit_insert_row(audit_t *audit, const event_t *event, int64_t seq, buffer_
 void pending_clear(pending_t *pending); // keeps the memory
 void pending_free(pending_t *pending);
 
-// Whether the event of this id is in the log. A malformed id is not in the log.
-bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why);
-
 // Append path, failed action and remedy to *why. `doing` follows the word "cannot". Always false. audit_fail also marks the log
 // as damaged if SQLite says so.
 bool audit_fail(audit_t *audit, const char *doing, buffer_t *why);

@@ -189,12 +189,12 @@ Test(unit_audit_import, a_peer_that_removed_rows_of_the_gap_fills_nothing) {
     }
 }
 
-/* Skips a gap of the peer in a range where this log is complete. A new log imports all gaps. */
-Test(unit_audit_import, peer_gaps_are_imported_only_where_this_log_is_incomplete) {
+/* The auditor of this log notes its own gaps. A log without an auditor imports all gaps. */
+Test(unit_audit_import, peer_gaps_are_imported_only_for_queues_that_this_log_does_not_follow) {
     scoped(end) log_t mine = begin(), peer = begin(), copy = begin();
     import_counts_t counts;
     put_gap(&peer, "q", "10-0..20-0");
-    put_gap(&peer, "q", "60-0..70-0");
+    put_gap(&peer, "r", "60-0..70-0");
     set_position(&mine, "q", "50-0");
     import_from(&mine, peer.path, &counts);
     cr_expect_eq(counts.gaps_skipped, 1);

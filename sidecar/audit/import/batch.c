@@ -8,6 +8,16 @@
 // short, and pause as long afterwards: then a poll finds the lock free.
 enum { PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 200 };
 
+import_t *import_begin(audit_t *audit) {
+    import_t *import = mem_alloc(sizeof *import);
+    import->audit = audit;
+    return import;
+}
+
+void import_count_refused(import_t *import) { import->counts.refused++; }
+
+const import_counts_t *import_counted(const import_t *import) { return &import->counts; }
+
 void import_copy(import_event_t *copy, const event_t *event) {
     size_t used = 0;
     *copy = (import_event_t){.event = *event};
@@ -24,7 +34,7 @@ void import_copy(import_event_t *copy, const event_t *event) {
 #undef X
 }
 
-bool import_add_to_batch(import_t *import, const event_t *event, buffer_t *why) {
+bool import_add(import_t *import, const event_t *event, buffer_t *why) {
     bool full = import->count == IMPORT_ROWS || import->bytes >= IMPORT_BYTES;
     if (full && !import_flush(import, why)) return false;
     if (!import->batch) import->batch = mem_array(IMPORT_ROWS, sizeof *import->batch);
@@ -46,9 +56,16 @@ bool import_answer_fits(import_t *import, const event_t *event, buffer_t *why) {
     return fits;
 }
 
-void import_clear_batch(import_t *import) {
+static void import_clear_batch(import_t *import) {
     for (size_t i = 0; i < import->count; i++) free(import->batch[i].block);
     import->count = import->bytes = 0;
+}
+
+void import_free(import_t *import) {
+    if (!import) return;
+    import_clear_batch(import);
+    free(import->batch);
+    free(import);
 }
 
 static void import_pause(mono_t began) {
@@ -57,12 +74,22 @@ static void import_pause(mono_t began) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
 }
 
-bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *why) {
-    bool new = false;
-    if (!audit_insert(import->audit, event, &new, why)) return false;
-    if (added) *added = new;
+// A gap is of one log. If this log has no auditor that follows the queue, no row of its own says what it may lack.
+static bool import_wants(const import_t *import, const event_t *event, bool *wants, buffer_t *why) {
+    char position[AUDIT_POSITION_SIZE];
+    *wants = true;
+    if (!event_is_of_a_log(event)) return true;
+    if (!audit_position(import->audit, event->queue, position, why)) return false;
+    *wants = strcmp(position, "0-0") == 0;
+    return true;
+}
+
+bool import_put(import_t *import, const event_t *event, buffer_t *why) {
+    bool wants, new = false;
+    if (!import_wants(import, event, &wants, why) || (wants && !audit_insert(import->audit, event, &new, why))) return false;
     import->counts.added += new;
-    import->counts.known += !new;
+    import->counts.known += wants && !new;
+    import->counts.gaps_skipped += !wants;
     return true;
 }
 
@@ -86,7 +113,7 @@ bool import_in_transaction(import_t *import, import_work_fn *work, void *self, b
 static bool import_put_batch(void *self, buffer_t *why) {
     import_t *import = self;
     for (size_t i = 0; i < import->count; i++)
-        if (!import_put(import, &import->batch[i].event, NULL, why)) return false;
+        if (!import_put(import, &import->batch[i].event, why)) return false;
     return true;
 }
 

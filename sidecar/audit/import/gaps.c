@@ -1,9 +1,8 @@
-// Imports gaps, after all other rows of a file, and fills the gaps of this log.
+// Fills gaps of this log, after all rows of another log are in.
 //
 // A gap is a row: the log never had the records of a range of a failure stream. The job of the row is "AFTER..UP_TO", two ids of
-// that stream. A gap concerns one log. The import drops a gap of the other log if this log is complete there. It fills a gap of
-// this log if the other log is complete there. Complete means: the log's position is at the end of the range or later, and no
-// open gap of the log overlaps the range.
+// that stream. The import fills a gap of this log if the other log is complete there: its position is at the end of the range or
+// later, and no open gap of the other log overlaps the range.
 
 #include "audit/import/internal.h"
 #include "audit/query/query.h"
@@ -17,25 +16,13 @@ typedef struct id_range {
     entry_id_t after, up_to;
 } id_range_t;
 
-static bool range_read_number(const char **at, const char *end, uint64_t *number) {
-    const char *from = *at;
-    for (*number = 0; *at < end && **at >= '0' && **at <= '9'; (*at)++)
-        if (__builtin_mul_overflow(*number, 10, number) || __builtin_add_overflow(*number, (uint64_t)(**at - '0'), number))
-            return false;
-    return *at > from;
-}
-
-static bool range_read_id(const char **at, const char *end, entry_id_t *id) {
-    if (!range_read_number(at, end, &id->ms) || *at == end || **at != '-') return false;
-    (*at)++;
-    return range_read_number(at, end, &id->nth);
-}
-
 static bool range_read(slice_t text, id_range_t *range) {
-    const char *at = text.data, *end = text.data + text.len;
-    if (!range_read_id(&at, end, &range->after) || end - at < 2 || at[0] != '.' || at[1] != '.') return false;
-    at += 2;
-    return range_read_id(&at, end, &range->up_to) && at == end;
+    char copy[128];
+    int end = 0;
+    snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
+    int read = sscanf(copy, "%" SCNu64 "-%" SCNu64 "..%" SCNu64 "-%" SCNu64 "%n", &range->after.ms, &range->after.nth,
+                      &range->up_to.ms, &range->up_to.nth, &end);
+    return read == 4 && (size_t)end == text.len;
 }
 
 static int range_compare_ids(entry_id_t a, entry_id_t b) {
@@ -47,21 +34,16 @@ static bool ranges_overlap(const id_range_t *a, const id_range_t *b) {
     return range_compare_ids(a->after, b->up_to) < 0 && range_compare_ids(b->after, a->up_to) < 0;
 }
 
-void gaps_add(gaps_t *gaps, const event_t *event) {
-    gaps->all = mem_grown(gaps->all, gaps->count, sizeof *gaps->all);
-    import_copy(&gaps->all[gaps->count++], event);
-}
-
-void gaps_free(gaps_t *gaps) {
+static void gaps_free(gaps_t *gaps) {
     for (size_t i = 0; i < gaps->count; i++) free(gaps->all[i].block);
     free(gaps->all);
-    *gaps = (gaps_t){0};
 }
 
 static bool gaps_take_row(void *self, const audit_row_t *row) {
     gaps_t *gaps = self;
-    gaps_add(gaps, &row->event);
-    gaps->all[gaps->count - 1].open = !slice_is(row->state, "filled");
+    gaps->all = mem_grown(gaps->all, gaps->count, sizeof *gaps->all);
+    import_copy(&gaps->all[gaps->count], &row->event);
+    gaps->all[gaps->count++].open = !slice_is(row->state, "filled");
     return true;
 }
 
@@ -81,11 +63,10 @@ static bool gaps_is_complete(audit_t *audit, const gaps_t *gaps, const event_t *
     id_range_t range, other;
     entry_id_t id;
     char position[AUDIT_POSITION_SIZE];
-    const char *at = position;
     *complete = false;
     if (!range_read(gap->job, &range)) return true;
     if (!audit_position(audit, gap->queue, position, why)) return false;
-    *complete = range_read_id(&at, position + strlen(position), &id) && range_compare_ids(id, range.up_to) >= 0 &&
+    *complete = sscanf(position, "%" SCNu64 "-%" SCNu64, &id.ms, &id.nth) == 2 && range_compare_ids(id, range.up_to) >= 0 &&
                 !gaps_range_removed(gaps, &range);
     for (size_t i = 0; *complete && i < gaps->count; i++) {
         const import_event_t *one = &gaps->all[i];
@@ -95,33 +76,10 @@ static bool gaps_is_complete(audit_t *audit, const gaps_t *gaps, const event_t *
     return true;
 }
 
-static bool gaps_import_gap(import_t *import, const gaps_t *own, import_event_t *gap, buffer_t *why) {
-    bool known, complete;
-    if (!audit_has_event(import->audit, gap->event.event, &known, why)) return false;
-    if (!known && !gaps_is_complete(import->audit, own, &gap->event, &complete, why)) return false;
-    if (known || !complete) return import_put(import, &gap->event, &gap->added, why);
-    import->counts.gaps_skipped++;
-    return true;
-}
-
-// Imports an event of kind `filled` only if its gap came from the same file. gaps_find_filled decides on others.
-static bool gaps_import_end(import_t *import, const event_t *end, buffer_t *why) {
-    bool known;
-    for (size_t i = 0; i < import->gaps.count; i++)
-        if (import->gaps.all[i].added && slice_equal(import->gaps.all[i].event.event, end->answers))
-            return import_put(import, end, NULL, why);
-    if (!audit_has_event(import->audit, end->event, &known, why)) return false;
-    if (known) return import_put(import, end, NULL, why);
-    import->counts.gaps_skipped++;
-    return true;
-}
-
 // Adds the event that fills a gap of this log. Its id is made from the id of the gap, so a gap is filled once.
 static bool gaps_fill(import_t *import, const event_t *gap, const char *path, buffer_t *why) {
-    struct timespec now;
     char id[EVENT_ID_SIZE];
     bool added;
-    clock_gettime(CLOCK_REALTIME, &now);
     char *text = mem_printf("the records of this gap were added from the audit log %s", path);
     event_t end = {.kind = slice_text("filled"),
                    .dialect = gap->dialect,
@@ -129,7 +87,7 @@ static bool gaps_fill(import_t *import, const event_t *gap, const char *path, bu
                    .job = gap->job,
                    .sha256 = gap->event,
                    .group = gap->group,
-                   .at = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000};
+                   .at = wall_ms()};
     event_id(&end, 0, 0, id);
     end.sha256 = (slice_t){0};
     end.answers = gap->event;
@@ -141,46 +99,34 @@ static bool gaps_fill(import_t *import, const event_t *gap, const char *path, bu
     return done;
 }
 
-static bool gaps_find_filled(audit_t *peer, gaps_t *own, buffer_t *why) {
-    gaps_t peer_gaps = {0};
-    bool done = audit_read_fact(peer, "dropped", 0, &peer_gaps.dropped_ms, why) && gaps_read(peer, &peer_gaps, why);
-    for (size_t i = 0; done && i < own->count; i++)
-        if (own->all[i].open) done = gaps_is_complete(peer, &peer_gaps, &own->all[i].event, &own->all[i].fills, why);
-    gaps_free(&peer_gaps);
-    return done;
-}
-
 typedef struct gaps_write {
     import_t *import;
     const gaps_t *own;
     const char *path;
 } gaps_write_t;
 
-// Add gaps first, because gaps_import_end looks for them.
 static bool gaps_write(void *self, buffer_t *why) {
     const gaps_write_t *write = self;
-    const gaps_t *gaps = &write->import->gaps, *own = write->own;
-    bool done = true;
-    for (size_t i = 0; done && i < gaps->count; i++)
-        if (slice_is(gaps->all[i].event.kind, "gap")) done = gaps_import_gap(write->import, own, &gaps->all[i], why);
-    for (size_t i = 0; done && i < gaps->count; i++)
-        if (slice_is(gaps->all[i].event.kind, "filled")) done = gaps_import_end(write->import, &gaps->all[i].event, why);
-    for (size_t i = 0; done && i < own->count; i++)
-        if (own->all[i].fills) done = gaps_fill(write->import, &own->all[i].event, write->path, why);
-    return done;
+    for (size_t i = 0; i < write->own->count; i++)
+        if (write->own->all[i].fills && !gaps_fill(write->import, &write->own->all[i].event, write->path, why)) return false;
+    return true;
 }
 
 // Reads everything before the transaction, because a read may take long and the auditor waits for the transaction.
-bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why) {
-    gaps_t own = {0};
-    bool done = gaps_read(import->audit, &own, why) && (!peer || gaps_find_filled(peer, &own, why));
-    bool some = import->gaps.count > 0;
-    for (size_t i = 0; i < own.count; i++) some = some || own.all[i].fills;
+bool import_fill_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why) {
+    gaps_t own = {0}, others = {0};
+    bool done = gaps_read(import->audit, &own, why) && audit_read_fact(peer, "dropped", 0, &others.dropped_ms, why) &&
+                gaps_read(peer, &others, why);
+    bool some = false;
+    for (size_t i = 0; done && i < own.count; i++) {
+        if (own.all[i].open) done = gaps_is_complete(peer, &others, &own.all[i].event, &own.all[i].fills, why);
+        some = some || own.all[i].fills;
+    }
     gaps_write_t write = {import, &own, path};
     if (done && some) done = import_in_transaction(import, gaps_write, &write, why);
     for (size_t i = 0; done && i < own.count; i++)
         if (own.all[i].fills) listener->filled(listener->self, &own.all[i].event);
     gaps_free(&own);
-    gaps_free(&import->gaps);
+    gaps_free(&others);
     return done;
 }

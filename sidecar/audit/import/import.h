@@ -8,7 +8,7 @@ typedef struct import_counts {
     int64_t added;
     int64_t known;        // events whose ids this log already has
     int64_t refused;      // invalid rows; a run of unreadable rows counts as one
-    int64_t gaps_skipped; // gaps of the other log in ranges where this log is complete
+    int64_t gaps_skipped; // gaps of other logs: this log has an auditor, which notes its own
     int64_t gaps_filled;  // gaps of this log in ranges where the other log is complete
 } import_counts_t;
 
@@ -33,9 +33,6 @@ typedef struct import_listener {
     void (*progress)(void *self, int64_t done, int64_t of); // seqs
 } import_listener_t;
 
-// Imports all rows of another log of this schema or an older one, without a change to that log. Then imports its gaps. Reports
-// and skips rows that a damaged file does not return. False: the file is not a log, or this log cannot be written.
+// Imports all rows of another log of this schema or an older one, without a change to that log. Then fills gaps. Reports and
+// skips rows that a damaged file does not return. False: the file is not a log, or this log cannot be written.
 bool import_log(import_t *import, const char *path, const import_listener_t *listener, buffer_t *why);
-
-// Ends the import of an export, after its last event: imports its gaps, except in ranges where this log is complete.
-bool import_finish_export(import_t *import, buffer_t *why);

@@ -12,34 +12,6 @@ enum { MAX_EMPTY_STEPS = 128, MAX_EMPTY_STEPS_TRUNCATED = 32 };
 
 static const char untrusted_pragmas[] = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON";
 
-import_t *import_begin(audit_t *audit) {
-    import_t *import = mem_alloc(sizeof *import);
-    import->audit = audit;
-    return import;
-}
-
-void import_free(import_t *import) {
-    if (!import) return;
-    import_clear_batch(import);
-    gaps_free(&import->gaps);
-    free(import->batch);
-    free(import);
-}
-
-bool import_add(import_t *import, const event_t *event, buffer_t *why) {
-    if (!event_is_of_a_log(event)) return import_add_to_batch(import, event, why);
-    gaps_add(&import->gaps, event);
-    return true;
-}
-
-bool import_finish_export(import_t *import, buffer_t *why) {
-    return import_flush(import, why) && (import->gaps.count == 0 || import_finish_gaps(import, NULL, NULL, NULL, why));
-}
-
-void import_count_refused(import_t *import) { import->counts.refused++; }
-
-const import_counts_t *import_counted(const import_t *import) { return &import->counts; }
-
 typedef struct log_reader {
     import_t *import;
     audit_t *peer;
@@ -56,7 +28,7 @@ typedef struct log_reader {
 
 static void log_refuse(log_reader_t *reader, int64_t seq, int64_t last, const char *reason) {
     reader->refused = true;
-    import_count_refused(reader->import);
+    reader->import->counts.refused++;
     reader->listener->refused(reader->listener->self, seq, last, reason);
 }
 
@@ -73,10 +45,8 @@ static bool log_take_event(log_reader_t *reader, int64_t seq, const event_t *eve
     reader->after = seq;
     if (!event_check(event, (int64_t)time(NULL) * 1000, &reason) || !import_answer_fits(reader->import, event, &reason))
         log_refuse(reader, seq, seq, buffer_text(&reason));
-    else if (event_is_of_a_log(event))
-        gaps_add(&reader->import->gaps, event);
     else
-        done = import_put(reader->import, event, NULL, why);
+        done = import_put(reader->import, event, why);
     buffer_free(&reason);
     return done;
 }
@@ -184,7 +154,7 @@ bool import_log(import_t *import, const char *path, const import_listener_t *lis
     log_reader_t reader = {.import = import, .peer = peer, .listener = listener, .after = INT64_MIN, .truncated = peer->damaged};
     sqlite3_db_config(peer->db, SQLITE_DBCONFIG_DEFENSIVE, !reader.truncated, NULL); // see open_truncated
     bool done = audit_exec(peer, untrusted_pragmas, "read it", why) && log_has_events(import, peer, why) &&
-                log_copy(&reader, why) && import_finish_gaps(import, reader.refused ? NULL : peer, path, listener, why);
+                log_copy(&reader, why) && (reader.refused || import_fill_gaps(import, peer, path, listener, why));
     audit_close(peer);
     return done;
 }

@@ -10,7 +10,6 @@ typedef struct import_event {
     char *block;   // owned
     bool open;     // of a gap: no event fills it
     bool fills;    // of an open gap of this log: the other log has its whole range
-    bool added;    // this import added the event to this log
 } import_event_t;
 
 typedef struct gaps {
@@ -22,22 +21,16 @@ typedef struct gaps {
 struct import {
     audit_t *audit;        // borrowed
     import_event_t *batch; // owned; not written yet
-    size_t count, bytes;
-    gaps_t gaps; // events of kinds `gap` and `filled`; written at the end of the file
+    size_t count, bytes;   // of the batch
     import_counts_t counts;
 };
 
 void import_copy(import_event_t *copy, const event_t *event); // copy->block is owned
-bool import_add_to_batch(import_t *import, const event_t *event, buffer_t *why);
-void import_clear_batch(import_t *import);
 
-bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *why);
+bool import_put(import_t *import, const event_t *event, buffer_t *why);
 // Runs `work` in a transaction, and pauses after it. False: the counts are those of before.
 typedef bool import_work_fn(void *self, buffer_t *why);
 bool import_in_transaction(import_t *import, import_work_fn *work, void *self, buffer_t *why);
 
-void gaps_add(gaps_t *gaps, const event_t *event);
-void gaps_free(gaps_t *gaps);
-// Imports the gaps of a file, and fills gaps of this log, in one transaction. `peer` is the other log if all its rows were valid;
-// NULL = an export, or a log with an invalid row, which fill no gap.
-bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why);
+// Fills gaps of this log, in one transaction. All rows of `peer`, the other log, were valid.
+bool import_fill_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why);

@@ -113,7 +113,7 @@ static bool import_export(import_file_t *file, line_result_t result, slice_t lin
     if (refusal) return import_fail(why, file->name, refusal);
     for (;; result = line_reader_next(&file->reader, &line)) {
         switch (result) {
-        case LINE_END: return import_finish_export(file->import, why);
+        case LINE_END: return import_flush(file->import, why);
         case LINE_FAILED: return import_fail(why, file->name, strerror(errno));
         case LINE_TOO_LONG: import_skip_line(file, "is longer than any event"); break;
         case LINE_READ:
