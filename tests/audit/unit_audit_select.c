@@ -1,4 +1,4 @@
-/* audit_select returns each failure once, oldest first, and reads in pages. */
+/* audit_select returns each failure once, oldest first. */
 #include "audit/query/query.h"
 #include "audit_case.h"
 
@@ -99,14 +99,14 @@ Test(unit_audit_select, each_match_comes_once_oldest_first, .timeout = 60) {
     expect(audit, &(audit_filter_t){0}, taken, 25000);
 }
 
-/* Without an index, SQLite would sort all failures for each page. */
-Test(unit_audit_select, select_pages_use_an_index) {
+/* Without an index, SQLite would sort all failures. */
+Test(unit_audit_select, select_uses_an_index) {
     char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_WRITE));
     static const char *const wheres[] = {"", " AND queue = 'a'"};
     for (int i = 0; i < 2; i++) {
-        char *sql = kept_printf("SELECT seq, at, queue, reason, state FROM event_states WHERE kind = 'failed'%s AND at >= 5 AND "
-                                "(at, queue, reason, seq) > (5, 'a', 'b', 7) ORDER BY at, queue, reason, seq LIMIT 9",
+        char *sql = kept_printf("SELECT seq, at, queue, state FROM event_states WHERE kind = 'failed'%s "
+                                "ORDER BY at, queue, reason, seq LIMIT 9",
                                 wheres[i]);
         char *plan = audit_case_plan(path, sql);
         cr_assert(strstr(plan, i ? "failures_queue" : "failures_at") && !strstr(plan, "TEMP B-TREE FOR ORDER BY"), "%s", plan);

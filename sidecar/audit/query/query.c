@@ -2,7 +2,7 @@
 
 #include "audit/query/statement.h"
 
-enum { PAGE_ROWS = 1000, SELECT_PAGE_ROWS = 20000 };
+enum { PAGE_ROWS = 1000 };
 
 // A column of the last answer to a failure; NULL if there is none.
 #define ANSWER(name)                                                                                                             \
@@ -184,61 +184,17 @@ bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
         count, why);
 }
 
-// The end of a page of audit_select.
-typedef struct select_position {
-    int64_t at, seq;
-    char *queue, *reason; // owned; NULL = at the beginning
-    int64_t rows;         // of the last page
-} select_position_t;
-
-static void select_set_position(select_position_t *position, sqlite3_stmt *at) {
-    free(position->queue);
-    free(position->reason);
-    position->at = sqlite3_column_int64(at, 1);
-    position->queue = mem_str((const char *)sqlite3_column_text(at, 2));
-    position->reason = mem_str((const char *)sqlite3_column_text(at, 3));
-    position->seq = sqlite3_column_int64(at, 0);
-}
-
-// Reads one page of at most filter->limit rows, in the order of the index.
-static bool select_page(audit_t *audit, const audit_filter_t *filter, select_position_t *position, audit_match_fn *take,
-                        void *self, buffer_t *why) {
-    static const char select[] = "SELECT seq, at, queue, reason, state FROM event_states";
-    const char *rest = position->queue ? " AND at >= :at AND (at, queue, reason, seq) > (:at, :after_queue, :after_reason, :seq)"
-                                         " ORDER BY at, queue, reason, seq LIMIT :limit"
-                                       : " ORDER BY at, queue, reason, seq LIMIT :limit";
+bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why) {
+    static const char order[] = " ORDER BY at, queue, reason, seq LIMIT :limit"; // the order of the index
+    sqlite3_stmt *stmt = statement_prepare_filtered(audit, "SELECT seq, at, queue, state FROM event_states", filter, order, why);
     int code;
-    position->rows = 0;
-    sqlite3_stmt *stmt = statement_prepare_filtered(audit, select, filter, rest, why);
     if (!stmt) return false;
-    statement_bind_number(stmt, ":at", position->at);
-    statement_bind_number(stmt, ":seq", position->seq);
-    if (position->queue) {
-        sqlite3_bind_text(stmt, sqlite3_bind_parameter_index(stmt, ":after_queue"), position->queue, -1, SQLITE_TRANSIENT);
-        sqlite3_bind_text(stmt, sqlite3_bind_parameter_index(stmt, ":after_reason"), position->reason, -1, SQLITE_TRANSIENT);
-    }
     while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
         const audit_match_t match = {.seq = sqlite3_column_int64(stmt, 0),
                                      .at = sqlite3_column_int64(stmt, 1),
                                      .queue = statement_bytes(stmt, 2),
-                                     .state = statement_bytes(stmt, 4)};
+                                     .state = statement_bytes(stmt, 3)};
         if (!take(self, &match)) break;
-        if (++position->rows == filter->limit) select_set_position(position, stmt);
     }
     return statement_finish(audit, stmt, code, why);
-}
-
-bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why) {
-    select_position_t position = {0};
-    audit_filter_t page = *filter;
-    int64_t all = 0;
-    bool done;
-    do {
-        page.limit = filter->limit && filter->limit - all < SELECT_PAGE_ROWS ? filter->limit - all : SELECT_PAGE_ROWS;
-        done = select_page(audit, &page, &position, take, self, why);
-        all += position.rows;
-    } while (done && position.rows == page.limit && all != filter->limit);
-    free(position.queue);
-    free(position.reason);
-    return done;
 }

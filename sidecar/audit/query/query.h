@@ -33,8 +33,7 @@ typedef struct audit_match {
 } audit_match_t;
 typedef bool audit_match_fn(void *self, const audit_match_t *match);
 
-// Reads the same failures as audit_list, oldest first. It reads in pages, because a long read would keep the log from being
-// checkpointed.
+// Reads the same failures as audit_list, oldest first.
 bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why);
 
 // Reads the events of these seqs (1 to 1000) that the log still has, lowest first.
