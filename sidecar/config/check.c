@@ -75,10 +75,6 @@ typedef struct entry {
     size_t order; // in the file
 } entry_t;
 
-typedef struct clash {
-    const entry_t *left, *right; // `right` is later in the file
-} clash_t;
-
 // The keys of all queues that have a name of their own.
 typedef struct keys_in_use {
     redis_keys_t *of; // of[i]: the keys of queue i; empty if its name is missing or a duplicate
@@ -97,14 +93,6 @@ static int conflict_order_by_name(const void *left, const void *right) {
     const entry_t *a = left, *b = right;
     int order = strcmp(a->key->name, b->key->name);
     return order ? order : (a->order > b->order) - (a->order < b->order);
-}
-
-// Orders conflicts as the file does: by the later queue, then by the earlier key, then by the later key.
-static int conflict_order_by_queues(const void *left, const void *right) {
-    const clash_t *a = left, *b = right;
-    if (a->right->queue != b->right->queue) return a->right->queue < b->right->queue ? -1 : 1;
-    if (a->left->order != b->left->order) return a->left->order < b->left->order ? -1 : 1;
-    return (a->right->order > b->right->order) - (a->right->order < b->right->order);
 }
 
 static keys_in_use_t conflicts_gather(const load_t *load) {
@@ -133,20 +121,8 @@ static bool conflict_is(const keys_in_use_t *used, const entry_t *a, const entry
     return a->queue == b->queue || (!conflict_reserves(used, a->queue) && !conflict_reserves(used, b->queue));
 }
 
-static clash_t *conflicts_find(const keys_in_use_t *used, size_t *count) {
-    clash_t *clashes = NULL;
-    for (size_t i = 0; i < used->count; i++) {
-        for (size_t j = i + 1; j < used->count && strcmp(used->entries[i].key->name, used->entries[j].key->name) == 0; j++) {
-            if (!conflict_is(used, &used->entries[i], &used->entries[j])) continue;
-            clashes = mem_grown(clashes, *count, sizeof *clashes);
-            clashes[(*count)++] = (clash_t){&used->entries[i], &used->entries[j]};
-        }
-    }
-    return clashes;
-}
-
-static void conflict_report(load_t *load, const clash_t *clash) {
-    const entry_t *left = clash->left, *right = clash->right;
+// `right` is later in the file.
+static void conflict_report(load_t *load, const entry_t *left, const entry_t *right) {
     const char *a = load->config->queues[left->queue].name, *b = load->config->queues[right->queue].name;
     const location_t *location = config_load_location(load, right->queue, right->key->option);
     if (left->queue == right->queue)
@@ -155,6 +131,13 @@ static void conflict_report(load_t *load, const clash_t *clash) {
     else
         diagnostic_add(load->errors, location, "queues `%s` and `%s` share the key `%s`: it is %s of `%s` and %s of `%s`", a, b,
                        left->key->name, left->key->role, a, right->key->role, b);
+}
+
+static void conflicts_report_same_name(load_t *load, const keys_in_use_t *used) {
+    for (size_t i = 0; i < used->count; i++)
+        for (size_t j = i + 1; j < used->count && strcmp(used->entries[i].key->name, used->entries[j].key->name) == 0; j++)
+            if (conflict_is(used, &used->entries[i], &used->entries[j]))
+                conflict_report(load, &used->entries[i], &used->entries[j]);
 }
 
 // Reports two queues whose reserved prefixes overlap.
@@ -194,10 +177,7 @@ static void conflicts_report_reserved_key(load_t *load, const keys_in_use_t *use
 
 static void check_conflicts(load_t *load) {
     keys_in_use_t used = conflicts_gather(load);
-    size_t count = 0;
-    clash_t *clashes = conflicts_find(&used, &count);
-    if (count) qsort(clashes, count, sizeof *clashes, conflict_order_by_queues);
-    for (size_t i = 0; i < count; i++) conflict_report(load, &clashes[i]);
+    conflicts_report_same_name(load, &used);
     size_t queues = load->config->queue_count;
     for (size_t i = 0; i < queues; i++) {
         for (size_t j = 0; conflict_reserves(&used, i) && j < queues; j++) {
@@ -209,7 +189,6 @@ static void check_conflicts(load_t *load) {
         for (size_t j = i + 1; j < queues; j++)
             if (used.of[i].count && used.of[j].count) config_load_compare(load, j, i);
     for (size_t i = 0; i < queues; i++) config_redis_keys_free(&used.of[i]);
-    free(clashes);
     free(used.entries);
     free(used.of);
 }
