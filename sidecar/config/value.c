@@ -3,7 +3,6 @@
 #include <ctype.h>
 #include <math.h>
 
-#include "base/text/suggest.h"
 #include "base/text/units.h"
 #include "config/dialect.h"
 #include "config/literal.h"
@@ -189,13 +188,6 @@ static bool explain_lacks_unit(const config_key_t *key, const node_t *node) {
     return timed && node->text && *node->text && node->text[strspn(node->text, "0123456789")] == '\0';
 }
 
-static void explain_word(const config_key_t *key, const node_t *node, buffer_t *why) {
-    size_t count = 0;
-    while (key->words[count]) count++;
-    const char *nearest = node->text ? suggest_nearest(node->text, key->words, count) : NULL;
-    if (nearest) buffer_printf(why, ": did you mean \"%s\"?", nearest);
-}
-
 // Whether only an L is missing from the number.
 static bool explain_only_wraps(const config_key_t *key, const node_t *node) {
     int64_t value;
@@ -226,7 +218,6 @@ static void value_explain(const config_key_t *key, const node_t *node, buffer_t 
                       node->text);
     buffer_str(why, ", but must be ");
     config_value_describe(key, why);
-    if (key->type == KEY_ENUM) explain_word(key, node, why);
 }
 
 bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why) {

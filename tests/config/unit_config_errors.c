@@ -34,7 +34,7 @@ static const config_case_row_t value_faults[] = {
     {"lock = { ttl = \"199ms\"; };\n" Q, "F:1: `lock.ttl` is \"199ms\", but must be a duration from \"200ms\" to \"10m\"\n"},
     {"lock = { ttl = \"11m\"; };\n" Q, "F:1: `lock.ttl` is \"11m\", but must be a duration from \"200ms\" to \"10m\"\n"},
     {"lock = { scope = \"quue\"; };\n" Q,
-     "F:1: `lock.scope` is \"quue\", but must be one of \"auto\", \"group\", \"queue\": did you mean \"queue\"?\n"},
+     "F:1: `lock.scope` is \"quue\", but must be one of \"auto\", \"group\", \"queue\"\n"},
     {"dispatcher = { batch = 0; };\n" Q, "F:1: `dispatcher.batch` is 0, but must be an integer from 1 to 5000\n"},
     {"dispatcher = { batch = 5001; };\n" Q, "F:1: `dispatcher.batch` is 5001, but must be an integer from 1 to 5000\n"},
     {"dispatcher = { safety_poll = \"1h30m\"; };\n" Q,
@@ -96,7 +96,7 @@ Test(unit_config_errors, reads_a_refused_config_with_an_unknown_key) {
 Test(unit_config_errors, names_the_dialects) {
     config_case_expect_fault("queues = ( { name = \"q\"; dialect = \"lst\"; } );",
                              "F:1: queue `q`: `dialect` is \"lst\", but must be one of \"list\", \"kmqueue\", \"delayed_queue\", "
-                             "\"bull\", \"private_queues\": did you mean \"list\"?\n");
+                             "\"bull\", \"private_queues\"\n");
 }
 
 Test(unit_config_errors, suggests_a_known_key_for_an_unknown_one) {
@@ -259,7 +259,7 @@ Test(unit_config_errors, explains_syntax_errors_of_one_libconfig_version) {
     static const char huge[] = "dispatcher = { batch = 99999999999999999999; };\n" Q;
     static const char comma[] = "queues = ( { name = \"a\"; },\n);";
     if (!libconfig_is_old()) {
-        config_case_expect_fault(huge, "F:1: syntax error (the number is larger than any setting can be)\n");
+        config_case_expect_fault(huge, "F:1: syntax error\n");
         config_free(config_case_good(comma, NULL));
         return;
     }

@@ -240,8 +240,7 @@ Test(unit_config_refusals, names_the_group_of_a_misplaced_key) {
         {KM("max_stalled = 1;"), F "`max_stalled` is for bull: remove it, or set `dialect`\n"},
         {"queues = ( { main = \"m\"; name = \"q\"; } );", F "`main` is for private_queues: remove it, or set `dialect`\n"},
         {ONE("dialect = \"bul\"; max_stalled = 1;"), F "`dialect` is \"bul\", but must be one of \"list\", \"kmqueue\", "
-                                                       "\"delayed_queue\", \"bull\", \"private_queues\": did you "
-                                                       "mean \"bull\"?\n"},
+                                                       "\"delayed_queue\", \"bull\", \"private_queues\"\n"},
         {"defaults = { prefix = \"x\"; };\n" ONE(""), "F:1: `defaults`: unknown key `prefix`: it belongs in a queue\n"},
         {BU("prefx = \"x\";"), F "unknown key `prefx`: did you mean `prefix`?\n"},
         {BU("zzzzzzzz = 1;"),

@@ -126,29 +126,13 @@ static bool token_spans_lines(const token_t *token) {
     return token->kind == TOKEN_STRING && memchr(token->text.data, '\n', token->text.len);
 }
 
-enum { NUMBER_SIZE = 64 };
-
-static bool token_copy_number(const token_t *token, char text[NUMBER_SIZE]) {
-    if (token->kind != TOKEN_NUMBER || token->text.len >= NUMBER_SIZE) return false;
-    memcpy(text, token->text.data, token->text.len);
-    text[token->text.len] = '\0';
-    return true;
-}
-
 static bool token_is_bad_number(const token_t *token) {
-    char text[NUMBER_SIZE], *end = NULL;
-    if (!token_copy_number(token, text)) return false;
+    if (token->kind != TOKEN_NUMBER) return false;
+    char *text = mem_printf("%.*s", (int)token->text.len, token->text.data), *end;
     (void)strtod(text, &end);
-    return *end && strcmp(end, "L") != 0 && strcmp(end, "LL") != 0;
-}
-
-// libconfig 1.7 stops at an integer that 64 bits cannot hold.
-static bool token_is_huge_number(const token_t *token) {
-    char text[NUMBER_SIZE], *end = NULL;
-    if (!token_copy_number(token, text)) return false;
-    errno = 0;
-    (void)strtoll(text, &end, 0);
-    return errno == ERANGE && (!*end || *end == 'L');
+    bool bad = *end && strcmp(end, "L") != 0 && strcmp(end, "LL") != 0;
+    free(text);
+    return bad;
 }
 
 // Whether a value cannot begin with the token.
@@ -163,8 +147,6 @@ static bool lexer_hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
         buffer_printf(out, " (remove the comma before `%c`: not every libconfig accepts it there)", *b->text.data);
     else if ((token_is_mark(a, '}') && token_is_mark(b, '{')) || (a->kind == TOKEN_STRING && token_is_mark(b, '{')))
         buffer_str(out, " (a comma is missing between two entries)");
-    else if (token_is_huge_number(b))
-        buffer_str(out, " (the number is larger than any setting can be)");
     else if (token_is_bad_number(b) || (token_is_assignment(a) && token_lacks_quotes(b)))
         buffer_str(out, " (write the value in double quotes)");
     else if (token_spans_lines(a) && !token_is_mark(b, ';') && !token_is_mark(b, ',') && !token_is_mark(b, '}'))
