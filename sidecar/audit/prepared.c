@@ -16,26 +16,9 @@ sqlite3_stmt *audit_statement(audit_t *audit, const char *sql, buffer_t *why) {
     return stmt;
 }
 
-// Checks eight bytes at once, because most texts are ASCII without NUL.
-static bool prepared_is_ascii_word(const char *at) {
-    uint64_t word;
-    memcpy(&word, at, sizeof word);
-    uint64_t high = UINT64_C(0x8080808080808080), low = UINT64_C(0x0101010101010101);
-    return ((word | (word - low)) & high) == 0;
-}
-
-// Whether the bytes are UTF-8 without NUL. In a TEXT of other bytes, SQLite's functions would stop early or read too far.
+// In a TEXT with NUL or without UTF-8, SQLite's functions would stop early or read too far.
 static bool prepared_is_text(slice_t bytes) {
-    for (size_t i = 0; i < bytes.len;) {
-        size_t sequence = 0;
-        if (bytes.len - i >= sizeof(uint64_t) && prepared_is_ascii_word(bytes.data + i))
-            sequence = sizeof(uint64_t);
-        else if (bytes.data[i])
-            sequence = utf8_sequence(bytes.data + i, bytes.len - i);
-        if (sequence == 0) return false;
-        i += sequence;
-    }
-    return true;
+    return bytes.len == 0 || (!memchr(bytes.data, '\0', bytes.len) && utf8_is_valid(bytes.data, bytes.len));
 }
 
 void audit_bind_bytes(sqlite3_stmt *stmt, int at, slice_t value) {

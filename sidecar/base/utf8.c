@@ -25,8 +25,12 @@ size_t utf8_sequence(const char *text, size_t len) {
 }
 
 bool utf8_is_valid(const char *text, size_t len) {
-    for (size_t i = 0, step; i < len; i += step)
-        if (!(step = utf8_sequence(text + i, len - i))) return false;
+    for (size_t i = 0, step; i < len; i += step) {
+        uint64_t word = UINT64_MAX; // eight bytes at once, because most texts are ASCII
+        if (len - i >= sizeof word) memcpy(&word, text + i, sizeof word);
+        step = word & UINT64_C(0x8080808080808080) ? utf8_sequence(text + i, len - i) : sizeof word;
+        if (step == 0) return false;
+    }
     return true;
 }
 
