@@ -1,7 +1,6 @@
 // Refuses files of other programs. Migrates older logs to the newest schema.
 #include "audit/migrations.h"
 #include "audit/store.h"
-#include "base/clock.h"
 #include "base/failpoint.h"
 
 enum { SCHEMA_RELEASED = 2, SCHEMA_EVENTS = 6 }; // of 0.1.0; 006_events.sql
@@ -41,18 +40,8 @@ bool audit_adapt_older(audit_t *audit, int schema, buffer_t *why) {
     return schema >= SCHEMA_EVENTS || audit_exec(audit, group, "read it", why);
 }
 
-// Gives the log a random name. `sql` is a printf format for the two halves of that name.
-static bool migrate_set_instance(audit_t *audit, const char *sql, buffer_t *why) {
-    uint64_t random[2];
-    random_bytes(random, sizeof random);
-    char *text = sqlite3_mprintf(sql, (unsigned long long)random[0], (unsigned long long)random[1]);
-    bool done = text && audit_exec(audit, text, "name it", why);
-    sqlite3_free(text);
-    return done;
-}
-
 bool audit_rename_instance(audit_t *audit, buffer_t *why) {
-    return migrate_set_instance(audit, "UPDATE facts SET value = '%016llx%016llx' WHERE name = 'instance'", why);
+    return audit_exec(audit, "UPDATE facts SET value = lower(hex(randomblob(16))) WHERE name = 'instance'", "name it", why);
 }
 
 // Reads the schema again inside the transaction, because another process may have migrated the file meanwhile.
@@ -61,7 +50,7 @@ static bool migrate_apply(audit_t *audit, buffer_t *why) {
     if (!audit_check_schema(audit, &schema, why)) return false;
     for (size_t i = 0; i < migration_count; i++)
         if (migrations[i].schema > schema && !audit_exec(audit, migrations[i].sql, migrations[i].name, why)) return false;
-    return migrate_set_instance(audit, "INSERT OR IGNORE INTO facts VALUES ('instance', '%016llx%016llx')", why);
+    return audit_exec(audit, "INSERT OR IGNORE INTO facts VALUES ('instance', lower(hex(randomblob(16))))", "name it", why);
 }
 
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why) {

@@ -194,16 +194,11 @@ static void close_database(audit_t *audit) {
     audit->db = NULL;
 }
 
-// Reads the application id from the first page: SQLite reads nothing of a truncated file.
-static bool open_has_our_header(audit_t *audit) {
-    enum { AT = 68, SIZE = 4 }; // sqlite.org/fileformat.html, 1.3
-    sqlite3_file *file = NULL;
-    uint8_t id[SIZE];
-    bool read = audit->db && sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK && file &&
-                file->pMethods && file->pMethods->xRead(file, id, SIZE, AT) == SQLITE_OK;
-    uint32_t found = 0;
-    for (int i = 0; read && i < SIZE; i++) found = found << 8 | id[i];
-    return read && found == AUDIT_APPLICATION_ID;
+// SQLite reads nothing of a truncated file.
+static bool open_has_our_header(const audit_t *audit) {
+    uint8_t header[AUDIT_HEADER_SIZE];
+    return audit_read_header(audit, header) == SQLITE_OK &&
+           audit_header_number(header + AUDIT_HEADER_APPLICATION) == AUDIT_APPLICATION_ID;
 }
 
 // Never move a file of another program. The header or the lock file shows that the file is, or was, a log of the sidecar.

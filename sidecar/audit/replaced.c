@@ -46,25 +46,29 @@ static bool replaced_same_stat(const struct stat *a, const struct stat *b) {
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-static uint32_t replaced_read_u32(const uint8_t *bytes) {
-    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+uint32_t audit_header_number(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-// The header of a log is valid at any time, also during a checkpoint, which writes page 1 first
-// (https://www.sqlite.org/fileformat.html#the_database_header). A query would prove nothing about the file, because SQLite takes
-// pages from the -wal file.
-static bool replaced_header_is_valid(const audit_t *audit) {
-    enum { PAGES_AT = 28, APPLICATION_AT = 68, HEADER = 72 };
-    static const char magic[] = "SQLite format 3";
+int audit_read_header(const audit_t *audit, uint8_t header[AUDIT_HEADER_SIZE]) {
     sqlite3_file *file = NULL;
-    uint8_t header[HEADER];
-    if (sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK || !file || !file->pMethods)
-        return true;
-    // Read by SQLite's descriptor: closing a descriptor of our own would drop SQLite's locks.
-    int code = file->pMethods->xRead(file, header, sizeof header, 0);
+    if (!audit->db || sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK || !file ||
+        !file->pMethods)
+        return SQLITE_ERROR;
+    return file->pMethods->xRead(file, header, AUDIT_HEADER_SIZE, 0);
+}
+
+// The header of a log is valid at any time, also during a checkpoint, which writes page 1 first. A query would prove nothing
+// about the file, because SQLite takes pages from the -wal file.
+static bool replaced_header_is_valid(const audit_t *audit) {
+    enum { PAGES_AT = 28 };
+    static const char magic[] = "SQLite format 3";
+    uint8_t header[AUDIT_HEADER_SIZE];
+    int code = audit_read_header(audit, header);
     if (code == SQLITE_IOERR_SHORT_READ) return false;
     if (code != SQLITE_OK) return true; // the next statement reports a failing disk
-    bool ours = replaced_read_u32(header + APPLICATION_AT) == AUDIT_APPLICATION_ID || replaced_read_u32(header + PAGES_AT) <= 1;
+    bool ours = audit_header_number(header + AUDIT_HEADER_APPLICATION) == AUDIT_APPLICATION_ID ||
+                audit_header_number(header + PAGES_AT) <= 1;
     return memcmp(header, magic, sizeof magic) == 0 && ours;
 }
 

@@ -131,6 +131,11 @@ bool audit_set_wal_aside(audit_lock_t *lock, buffer_t *why);
 // Whether there is a -wal or -shm file without a log.
 bool audit_has_orphan_wal(const char *path);
 
+// The beginning of the file, by SQLite's descriptor: closing one of our own would drop SQLite's locks. Returns a code of SQLite.
+enum { AUDIT_HEADER_SIZE = 72, AUDIT_HEADER_APPLICATION = 68 }; // sqlite.org/fileformat.html, 1.3
+int audit_read_header(const audit_t *audit, uint8_t header[AUDIT_HEADER_SIZE]);
+uint32_t audit_header_number(const uint8_t *at);
+
 // URI of the file alone, without its -wal, for SQLITE_OPEN_URI; owned.
 char *audit_immutable_uri(const char *path);
 

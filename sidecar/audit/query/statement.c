@@ -52,16 +52,8 @@ sqlite3_stmt *statement_prepare_filtered(audit_t *audit, const char *select, con
     return stmt;
 }
 
-// The connection keeps only the error of its last call, and that may have been a successful call of another statement.
-static bool statement_fail(audit_t *audit, int code, buffer_t *why) {
-    int basic = code & 0xff;
-    if ((sqlite3_errcode(audit->db) & 0xff) == basic) return audit_fail(audit, "read from it", why);
-    if (basic == SQLITE_CORRUPT || basic == SQLITE_NOTADB) audit->damaged = true;
-    return audit_fail_with(audit->path, code, 0, "read from it", sqlite3_errstr(code), why);
-}
-
 bool statement_finish(audit_t *audit, sqlite3_stmt *stmt, int code, buffer_t *why) {
-    bool done = code == SQLITE_DONE || code == SQLITE_ROW || statement_fail(audit, code, why);
+    bool done = code == SQLITE_DONE || code == SQLITE_ROW || audit_fail(audit, "read from it", why);
     sqlite3_finalize(stmt);
     return done;
 }
