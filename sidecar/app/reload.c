@@ -94,10 +94,7 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
     buffer_free(&messages);
     buffer_free(&frozen);
     buffer_free(&changes);
-    if (taken) {
-        config_forget_dump(fresh);
-        return fresh;
-    }
+    if (taken) return fresh;
     config_free(fresh);
     return NULL;
 }

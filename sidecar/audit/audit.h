@@ -17,10 +17,6 @@ typedef enum audit_mode {
     AUDIT_PEER,   // like AUDIT_READ, but reads what is left of a truncated log
 } audit_mode_t;
 
-// Call it before the first log is opened. Otherwise SQLite allocates 20 pages for each database that it opens, used or not
-// (sqlite.org/c3ref/c_config_covering_index_scan.html, SQLITE_CONFIG_PAGECACHE).
-void audit_allocate_pages_singly(void);
-
 // Opens the log at `path`: WAL, synchronous=FULL. Refuses files of other programs and of newer versions. NULL with *why.
 audit_t *audit_open(const char *path, audit_mode_t mode, buffer_t *why) __attribute__((warn_unused_result));
 void audit_close(audit_t *audit);          // NULL is fine

@@ -24,8 +24,6 @@ static void open_create_file(const char *path) {
     if (fd >= 0) close(fd);
 }
 
-void audit_allocate_pages_singly(void) { sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0); }
-
 bool audit_open_database(audit_t *audit, const char *name, int flags, buffer_t *why) {
     int code = sqlite3_open_v2(name, &audit->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
     if (!audit->db) return audit_fail_with(audit->path, code, 0, "open it", sqlite3_errstr(code), why);

@@ -26,8 +26,6 @@ static int run_command(const cli_args_t *args) {
              F_STR("group", config->group), F_INT("queues", config->queue_count), F_INT("pid", getpid()));
     reload_log_warnings(&messages);
     buffer_free(&messages);
-    config_forget_dump(config);
-    audit_allocate_pages_singly();
     cli_find_mode(config);
     if (config->redis.found == REDIS_MODE_CLUSTER) log_info("main", NULL, "redis is a Cluster");
     return app_run(config);

@@ -223,8 +223,6 @@ config_t *config_load_refused(const char *path, config_dialects_fn *dialects) __
 // Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);
-// Frees what only config_dump needs: 128 bytes a queue.
-void config_forget_dump(config_t *config);
 
 // The origin of the value of a key outside queues, for messages: "FILE:LINE", or a variable of the environment; for a default,
 // the file. Borrowed.

@@ -130,11 +130,6 @@ const char *config_place(const config_t *config, const char *section, const char
     return place ? place : config->path;
 }
 
-void config_forget_dump(config_t *config) {
-    free(config->origins->queues);
-    config->origins->queues = NULL;
-}
-
 static void config_free_queue(queue_config_t *queue) {
     const config_key_t *key;
     for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++)
