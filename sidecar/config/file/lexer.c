@@ -185,34 +185,3 @@ void lexer_hint(const lexer_t *lexer, int line, buffer_t *out) {
         if (lexer->tokens[i].line == line && lexer_hint_pair(&lexer->tokens[i - 1], &lexer->tokens[i], out)) return;
     }
 }
-
-static bool token_is_key(const lexer_t *lexer, size_t i) {
-    return lexer->tokens[i].kind == TOKEN_NAME && i + 1 < lexer->count && token_is_assignment(&lexer->tokens[i + 1]);
-}
-
-// Finds an earlier key of the same name in the group of key i; skips nested groups.
-static bool lexer_earlier_key(const lexer_t *lexer, size_t i, size_t *found) {
-    const token_t *key = &lexer->tokens[i];
-    int depth = 0;
-    for (size_t j = i; j-- > 0;) {
-        const token_t *token = &lexer->tokens[j];
-        if (token->kind == TOKEN_MARK && strchr(")]}", *token->text.data)) depth++;
-        if (token->kind == TOKEN_MARK && strchr("([{", *token->text.data) && depth-- == 0) return false;
-        if (depth == 0 && token_is_key(lexer, j) && slice_equal(token->text, key->text)) {
-            *found = j;
-            return true;
-        }
-    }
-    return false;
-}
-
-bool lexer_duplicate(const lexer_t *lexer, token_t *first, token_t *second) {
-    size_t found;
-    for (size_t i = 0; i < lexer->count; i++) {
-        if (!token_is_key(lexer, i) || !lexer_earlier_key(lexer, i, &found)) continue;
-        *first = lexer->tokens[found];
-        *second = lexer->tokens[i];
-        return true;
-    }
-    return false;
-}

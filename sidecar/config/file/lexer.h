@@ -39,6 +39,3 @@ int lexer_stray_string_line(const lexer_t *lexer);
 
 // Appends the likely cause of a syntax error on this line, as " (...)", or nothing.
 void lexer_hint(const lexer_t *lexer, int line, buffer_t *out);
-
-// Finds the first duplicate key of a group. False: there is none.
-bool lexer_duplicate(const lexer_t *lexer, token_t *first, token_t *second);

@@ -127,13 +127,8 @@ static void source_explain_syntax(source_t *source, const config_t *config) {
     const char *text = config_error_text(config);
     int line = config_error_line(config);
     lexer_t *lexer = source_lexer(source, file);
-    token_t first, second;
     buffer_t hint = {0};
-    if (strstr(text, "duplicate") && lexer_duplicate(lexer, &first, &second)) {
-        line = second.line;
-        buffer_printf(&hint, "duplicate key `%.*s`: the first one is on line %d", (int)first.text.len, first.text.data,
-                      first.line);
-    } else if (strstr(text, "include")) {
+    if (strstr(text, "include")) {
         buffer_printf(&hint, "%s (its path is relative to %s)", text, source->dir);
     } else if (strstr(text, "mismatched")) {
         buffer_printf(&hint, "%s: between [ and ] all values must have one type", text);
