@@ -56,15 +56,13 @@ static void redis_report(load_t *load, diagnostics_t *list, const char *name, co
     __attribute__((format(printf, 4, 5)));
 
 static void redis_report(load_t *load, diagnostics_t *list, const char *name, const char *format, ...) {
-    buffer_t text = {0};
     va_list args;
+    char *shown = redis_shown(load, name), *prefix = mem_printf("%s ", shown);
     va_start(args, format);
-    buffer_vprintf(&text, format, args);
+    diagnostic_vadd(list, redis_location(load, name), prefix, format, args);
     va_end(args);
-    char *shown = redis_shown(load, name);
-    diagnostic_add(list, redis_location(load, name), "%s %s", shown, buffer_text(&text));
+    free(prefix);
     free(shown);
-    buffer_free(&text);
 }
 
 // Whether the value is another than the default: a config may name each key with its default.

@@ -34,14 +34,11 @@ char *derive_quote(const char *text) {
 }
 
 void derive_report(const derive_t *derive, bool is_error, const char *key, const char *format, ...) {
-    buffer_t text = {0};
     va_list args;
     va_start(args, format);
-    buffer_vprintf(&text, format, args);
+    diagnostic_vadd(is_error ? derive->load->errors : derive->load->warnings,
+                    config_load_location(derive->load, derive->index, key), derive->prefix, format, args);
     va_end(args);
-    diagnostic_add(is_error ? derive->load->errors : derive->load->warnings,
-                   config_load_location(derive->load, derive->index, key), "%s%s", derive->prefix, buffer_text(&text));
-    buffer_free(&text);
     if (is_error) derive->location->has_errors = true;
 }
 

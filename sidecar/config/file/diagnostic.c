@@ -1,15 +1,20 @@
 #include "config/file/diagnostic.h"
 
-void diagnostic_add(diagnostics_t *list, const location_t *location, const char *format, ...) {
+void diagnostic_vadd(diagnostics_t *list, const location_t *location, const char *prefix, const char *format, va_list args) {
     buffer_t text = {0};
-    va_list args;
-    va_start(args, format);
+    buffer_str(&text, prefix);
     buffer_vprintf(&text, format, args);
-    va_end(args);
     list->items = mem_grown(list->items, list->count, sizeof *list->items);
     list->items[list->count] =
         (diagnostic_t){.file = mem_str(location->file), .line = location->line, .ordinal = list->count, .text = text.data};
     list->count++;
+}
+
+void diagnostic_add(diagnostics_t *list, const location_t *location, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    diagnostic_vadd(list, location, "", format, args);
+    va_end(args);
 }
 
 static int diagnostic_file_rank(const diagnostic_t *diagnostic, const char *main_file) {

@@ -36,6 +36,8 @@ typedef struct diagnostics {
 // Copies the location and the text.
 void diagnostic_add(diagnostics_t *list, const location_t *location, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void diagnostic_vadd(diagnostics_t *list, const location_t *location, const char *prefix, const char *format, va_list args)
+    __attribute__((format(printf, 4, 0)));
 
 // Appends one line "FILE:LINE: text" for each diagnostic, sorted, and frees the list.
 void diagnostics_write(diagnostics_t *list, buffer_t *out);
