@@ -28,50 +28,17 @@ void host_raise_file_limit(uint64_t wanted) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Reads the number in a file; "max" means no limit.
-static bool cgroup_read_limit(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
-    char *file = mem_printf("%s%s%s/%s", root, mount, path, name);
-    FILE *in = fopen(file, "re");
-    free(file);
-    if (!in) return false;
-    int64_t found;
-    *limit = fscanf(in, "%" SCNd64, &found) == 1 && found > 0 ? found : INT64_MAX;
-    fclose(in);
-    return true;
-}
-
-// Without a cgroup namespace the path is the host's, but the container sees its own cgroup mounted at the root.
-static bool cgroup_limit_of(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
-    return cgroup_read_limit(root, mount, path, name, limit) || cgroup_read_limit(root, mount, "", name, limit);
-}
-
-// Whether "memory" is among the controllers, which commas separate.
-static bool cgroup_names_memory(char *controllers) {
-    for (char *name; (name = strsep(&controllers, ",")) != NULL;)
-        if (strcmp(name, "memory") == 0) return true;
-    return false;
-}
-
+// A container sees its own cgroup mounted at the root. "max" means no limit.
 int64_t cgroup_memory_limit(const char *root) {
-    char *file = mem_printf("%s/proc/self/cgroup", root);
-    FILE *in = fopen(file, "re");
-    free(file);
-    if (!in) return INT64_MAX;
+    static const char *const names[] = {"memory.max", "memory/memory.limit_in_bytes"}; // versions 2 and 1
     int64_t limit = INT64_MAX;
-    bool found = false;
-    // Lines are hierarchy:controllers:path; version 2 has hierarchy 0 (cgroups(7)).
-    char line[4352];
-    while (!found && fgets(line, sizeof line, in)) {
-        char *rest = line;
-        rest[strcspn(rest, "\n")] = '\0';
-        const char *hierarchy = strsep(&rest, ":");
-        char *controllers = strsep(&rest, ":");
-        if (!rest) continue;
-        if (cgroup_names_memory(controllers))
-            found = cgroup_limit_of(root, "/sys/fs/cgroup/memory", rest, "memory.limit_in_bytes", &limit);
-        else if (strcmp(hierarchy, "0") == 0)
-            found = cgroup_limit_of(root, "/sys/fs/cgroup", rest, "memory.max", &limit);
+    for (size_t i = 0; i < sizeof names / sizeof *names && limit == INT64_MAX; i++) {
+        char *file = mem_printf("%s/sys/fs/cgroup/%s", root, names[i]);
+        FILE *in = fopen(file, "re");
+        free(file);
+        if (!in) continue;
+        if (fscanf(in, "%" SCNd64, &limit) != 1 || limit <= 0) limit = INT64_MAX;
+        fclose(in);
     }
-    fclose(in);
     return limit;
 }

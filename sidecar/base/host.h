@@ -11,6 +11,6 @@ const char *instance_name(void);
 // Raises the limit of open files to `wanted`, or as far as the system allows.
 void host_raise_file_limit(uint64_t wanted);
 
-// Returns the limit in bytes above which the kernel kills the process; INT64_MAX = no limit, or it cannot be read. Knows cgroups
-// 1 and 2, inside and outside of a container, but not the limits of parent cgroups. `root` is "", or a test's directory.
+// Returns the limit in bytes above which the kernel kills this container; INT64_MAX = no limit, or it cannot be read. Knows
+// cgroups 1 and 2, but not the limits of parent cgroups. `root` is "", or a test's directory.
 int64_t cgroup_memory_limit(const char *root);

@@ -18,38 +18,26 @@ static void put(const char *root, const char *path, const char *text) {
     temp_write(file, text);
 }
 
-/* The limit that is found if /proc/self/cgroup holds `own`, and the file `path` (NULL = none) holds `limit`. */
-static int64_t limit_of(const char *own, const char *path, const char *limit) {
+/* The limit that is found if the file `path` (NULL = none) holds `limit`. */
+static int64_t limit_of(const char *path, const char *limit) {
     char *root = temp_dir("root");
-    put(root, "/proc/self/cgroup", own);
     if (path) put(root, path, limit);
     return cgroup_memory_limit(root);
 }
 
 Test(unit_cgroup, cgroup_v2_limit_is_read) {
-    cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "67108864\n"), 67108864);
-    cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "max\n"), INT64_MAX);
-    cr_assert_eq(limit_of("0::/system.slice/a.service\n", "/sys/fs/cgroup/system.slice/a.service/memory.max", "1000\n"), 1000);
-    cr_assert_eq(limit_of("0::/kubepods/pod1/abc\n", "/sys/fs/cgroup/memory.max", "1000\n"), 1000,
-                 "own path is that of the host");
+    cr_assert_eq(limit_of("/sys/fs/cgroup/memory.max", "67108864\n"), 67108864);
+    cr_assert_eq(limit_of("/sys/fs/cgroup/memory.max", "max\n"), INT64_MAX);
 }
 
 Test(unit_cgroup, cgroup_v1_limit_is_read) {
-    static const char own[] =
-        "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/docker/abc\n0::/system.slice/docker\n";
-    cr_assert_eq(limit_of(own, "/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "33554432\n"), 33554432);
-    cr_assert_eq(limit_of(own, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432\n"), 33554432,
-                 "the runtime mounts only the own cgroup");
-    cr_assert_eq(limit_of("3:hugetlb,memory:/\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "5\n"), 5);
-    cr_assert_eq(limit_of("3:memory_x:/\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "5\n"), INT64_MAX);
+    cr_assert_eq(limit_of("/sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432\n"), 33554432);
 }
 
 Test(unit_cgroup, unreadable_limit_counts_as_none) {
-    cr_assert_eq(limit_of("", NULL, NULL), INT64_MAX);
-    cr_assert_eq(limit_of("0::/\n", NULL, NULL), INT64_MAX);
-    cr_assert_eq(limit_of("nonsense\n0\n0:\n::\n", "/sys/fs/cgroup/memory.max", "5\n"), INT64_MAX);
-    cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", ""), INT64_MAX);
-    cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "-1\n"), INT64_MAX);
+    cr_assert_eq(limit_of(NULL, NULL), INT64_MAX);
+    cr_assert_eq(limit_of("/sys/fs/cgroup/memory.max", ""), INT64_MAX);
+    cr_assert_eq(limit_of("/sys/fs/cgroup/memory.max", "-1\n"), INT64_MAX);
     cr_assert_eq(cgroup_memory_limit("/nowhere"), INT64_MAX);
     cr_assert_gt(cgroup_memory_limit(""), 0);
 }
