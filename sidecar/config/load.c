@@ -32,7 +32,7 @@ static void load_section(load_t *load, const node_t *group, const char *section)
         if (key)
             load_key(load, key, node, group->name);
         else
-            config_load_unknown(load, node, section, place, NULL);
+            config_load_unknown(load, node, section, place);
     }
     free(place);
 }
@@ -54,7 +54,7 @@ static void load_file(load_t *load, const node_t *root) {
         else if (load_is_section(node->name))
             load_section(load, node, node->name);
         else if (strcmp(node->name, "queues") != 0)
-            config_load_unknown(load, node, "", "", NULL);
+            config_load_unknown(load, node, "", "");
     }
 }
 

@@ -40,10 +40,9 @@ void config_load_redis(load_t *load);
 // Checks values that depend on each other: names, windows, delays, Redis keys.
 void config_load_check(load_t *load);
 
-// Reports an unknown key, with the nearest known key, or the group where the key belongs, or all known keys. `dialect` is the
-// dialect of the queue; NULL = the key is not in a queue. The prefix begins the message: "`redis`: ".
-void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix,
-                         const config_dialect_t *dialect);
+// Reports an unknown key, with the nearest known key, or the group where the key belongs. The prefix begins the message:
+// "`redis`: ".
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix);
 
 // Derives key names and defaults by the dialect of a queue, and reports settings that cannot work. Set the keys of the file
 // first. The prefix begins the messages: "queue `email`: ".

@@ -53,24 +53,12 @@ static void unknown_add_home(const config_key_t *key, buffer_t *out) {
         buffer_str(out, "at the top level");
 }
 
-// Adds the known keys, without those that only other dialects have.
-static void unknown_add_known(const known_keys_t *known, const config_dialect_t *dialect, buffer_t *out) {
-    const char *between = "; known keys: ";
-    for (size_t i = 0; i < known->count; i++) {
-        const config_key_t *key = dialect ? config_queue_key_find(dialect, known->names[i]) : NULL;
-        if (dialect && !(key && config_key_of_dialect(key, dialect))) continue;
-        buffer_printf(out, "%s%s", between, known->names[i]);
-        between = ", ";
-    }
-}
-
 // Whether 0.1.0 had the key, without effect. A config of 0.1.0 must still load.
 static bool unknown_was_dropped(const char *section, const char *name) {
     return strcmp(section, "http") == 0 && strcmp(name, "token_file") == 0;
 }
 
-void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix,
-                         const config_dialect_t *dialect) {
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix) {
     known_keys_t known;
     if (unknown_was_dropped(section, node->name)) {
         diagnostic_add(load->warnings, &node->location, "%s`%s` has no effect: remove it", prefix, node->name);
@@ -85,7 +73,7 @@ void config_load_unknown(load_t *load, const node_t *node, const char *section, 
     else if (elsewhere)
         unknown_add_home(elsewhere, &text);
     else
-        unknown_add_known(&known, dialect, &text);
+        buffer_str(&text, ": `queue-sidecar help keys` lists all");
     diagnostic_add(load->errors, &node->location, "%sunknown key `%s`%s", prefix, node->name, buffer_text(&text));
     buffer_free(&text);
 }

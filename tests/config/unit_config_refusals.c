@@ -243,9 +243,7 @@ Test(unit_config_refusals, names_the_group_of_a_misplaced_key) {
                                                        "\"delayed_queue\", \"bull\", \"private_queues\"\n"},
         {"defaults = { prefix = \"x\"; };\n" ONE(""), "F:1: `defaults`: unknown key `prefix`: it belongs in a queue\n"},
         {BU("prefx = \"x\";"), F "unknown key `prefx`: did you mean `prefix`?\n"},
-        {BU("zzzzzzzz = 1;"),
-         F "unknown key `zzzzzzzz`; known keys: name, dialect, prefix, bull_queue, stalled_interval, max_stalled, "
-           "record_failed, alive_timeout, max_payload, roles\n"},
+        {BU("zzzzzzzz = 1;"), F "unknown key `zzzzzzzz`: `queue-sidecar help keys` lists all\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
