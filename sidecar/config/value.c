@@ -1,7 +1,6 @@
 #include "config/value.h"
 
 #include <ctype.h>
-#include <math.h>
 
 #include "base/text/units.h"
 #include "config/dialect.h"
@@ -264,13 +263,10 @@ static void value_write_number(const config_key_t *key, int64_t value, buffer_t 
     if (plain && (value > INT32_MAX || value < INT32_MIN)) buffer_str(out, "L");
 }
 
-// Writes the shortest text that reads back as the same number. libconfig needs a point or an exponent in a real number.
+// libconfig needs a point or an exponent in a real number.
 static void value_write_real(double value, buffer_t *out) {
     char text[40];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (fabs(strtod(text, NULL) - value) <= 0) break;
-    }
+    snprintf(text, sizeof text, "%.15g", value);
     buffer_printf(out, strpbrk(text, ".e") ? "%s" : "%s.0", text);
 }
 
