@@ -38,6 +38,14 @@ bool audit_fail_with(const char *path, int code, int os_error, const char *doing
     return audit_refuse(path, why, "cannot %s: %s", doing, detail);
 }
 
+bool audit_fail_errno(const char *path, const char *doing, buffer_t *why) {
+    int error = errno;
+    int code = error == ENOSPC || error == EDQUOT                    ? SQLITE_FULL
+               : error == EACCES || error == EPERM || error == EROFS ? SQLITE_CANTOPEN
+                                                                     : SQLITE_IOERR;
+    return audit_fail_with(path, code, error, doing, strerror(error), why);
+}
+
 bool audit_fail(audit_t *audit, const char *doing, buffer_t *why) {
     int code = sqlite3_errcode(audit->db) & 0xff;
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) audit->damaged = true;

@@ -35,14 +35,6 @@ static bool lock_range(const audit_lock_t *lock, int byte, short type) {
     return fcntl(lock->fd, F_OFD_SETLK, &range) == 0;
 }
 
-static bool lock_fail(const audit_lock_t *lock, const char *doing, buffer_t *why) {
-    int error = errno;
-    int code = error == ENOSPC || error == EDQUOT                    ? SQLITE_FULL
-               : error == EACCES || error == EPERM || error == EROFS ? SQLITE_CANTOPEN
-                                                                     : SQLITE_IOERR;
-    return audit_fail_with(lock->log, code, error, doing, strerror(error), why);
-}
-
 // A replaced lock file no longer counts, because two processes could each hold one.
 static bool lock_file_is_current(const audit_lock_t *lock) {
     struct stat ours;
@@ -56,10 +48,10 @@ static bool lock_open_file(audit_lock_t *lock, buffer_t *why) {
         if (lock_file_is_current(lock)) return true;
         lock_release(lock);
         lock->fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
-        if (lock->fd < 0) return lock_fail(lock, "make its lock file", why);
+        if (lock->fd < 0) return audit_fail_errno(lock->log, "make its lock file", why);
     }
     errno = ESTALE;
-    return lock_fail(lock, "open its lock file", why);
+    return audit_fail_errno(lock->log, "open its lock file", why);
 }
 
 // Reads the lock file. Unknown text leaves `holder` and the loss empty.
@@ -90,7 +82,7 @@ bool audit_lock_write(audit_lock_t *lock, buffer_t *why) {
         used += snprintf(block + used, sizeof block - (size_t)used, "lost %s %s\n", lock->loss.reason, lock->loss.set_aside_as);
     if (used < BLOCK_SIZE) block[used] = '\n'; // over the NUL of snprintf
     if (pwrite(lock->fd, block, sizeof block, 0) == BLOCK_SIZE && fsync(lock->fd) == 0) return true;
-    return lock_fail(lock, "write its lock file", why);
+    return audit_fail_errno(lock->log, "write its lock file", why);
 }
 
 bool audit_lock_acquire(audit_lock_t *lock, buffer_t *why) {
@@ -110,7 +102,7 @@ bool audit_lock_acquire(audit_lock_t *lock, buffer_t *why) {
                      *holder ? holder : UNKNOWN_HOLDER);
     } else {
         errno = error;
-        lock_fail(lock, "lock it", why);
+        audit_fail_errno(lock->log, "lock it", why);
     }
     if (!lock->held) lock_release(lock);
     return lock->held;

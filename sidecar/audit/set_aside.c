@@ -14,11 +14,6 @@ static bool set_aside_exists(const char *path, const char *suffix) {
     return exists;
 }
 
-static bool set_aside_fail(const char *path, buffer_t *why) {
-    int error = errno;
-    return audit_fail_with(path, error == ENOSPC ? SQLITE_FULL : SQLITE_CANTOPEN, error, "set it aside", strerror(error), why);
-}
-
 // <path>.corrupt-<UTC time>, with a number if that name exists; owned.
 static char *set_aside_free_name(const char *path) {
     time_t now = time(NULL);
@@ -37,7 +32,7 @@ static char *set_aside_free_name(const char *path) {
 static bool set_aside_move(const char *path, const char *to, const char *suffix, buffer_t *why) {
     char *from = mem_printf("%s%s", path, suffix);
     char *target = mem_printf("%s%s", to, suffix);
-    bool done = rename(from, target) == 0 || errno == ENOENT || set_aside_fail(path, why);
+    bool done = rename(from, target) == 0 || errno == ENOENT || audit_fail_errno(path, "set it aside", why);
     free(from);
     free(target);
     return done;
@@ -55,7 +50,7 @@ bool audit_sync_directory(const char *path) {
 // SQLite finds the -wal and -shm files by the name of the database, so these files get the new name too.
 static bool set_aside_move_wal(const char *path, const char *to, buffer_t *why) {
     return set_aside_move(path, to, "-wal", why) && set_aside_move(path, to, "-shm", why) &&
-           (audit_sync_directory(path) || set_aside_fail(path, why));
+           (audit_sync_directory(path) || audit_fail_errno(path, "set it aside", why));
 }
 
 // Moves the database first. After a crash the next opening finds files without a database and moves these files too.

@@ -100,6 +100,7 @@ void pending_free(pending_t *pending);
 // as damaged if SQLite says so.
 bool audit_fail(audit_t *audit, const char *doing, buffer_t *why);
 bool audit_fail_with(const char *path, int code, int os_error, const char *doing, const char *detail, buffer_t *why);
+bool audit_fail_errno(const char *path, const char *doing, buffer_t *why);
 bool audit_refuse(const char *path, buffer_t *why, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // Whether an audit log can be at `path`. Call this before SQLite opens the file.
