@@ -107,13 +107,9 @@ static void list_check(load_t *load, const char *name, const strings_t *list, bo
 
 // ---- Keys that need or exclude each other.
 
-typedef struct redis_need {
-    const char *key;
-    const char *needs;
-    const char *why;
-} redis_need_t;
-
-static const redis_need_t needs[] = {
+static const struct {
+    const char *key, *needs, *why;
+} needs[] = {
     {"sentinels", "master", "the name under which the sentinels monitor the primary, such as \"mymaster\""},
     {"master", "sentinels", "the addresses of the sentinels, such as [\"10.0.0.1:26379\"]"},
     {"sentinel_username", "sentinels", "the addresses of the sentinels; the user of Redis is `username`"},
@@ -139,13 +135,11 @@ static void redis_check_pair(load_t *load, const char *name, const char *other, 
     free(shown);
 }
 
-typedef struct mode_refusal {
-    redis_mode_t mode;
-    const char *key;
-} mode_refusal_t;
-
 static void redis_check_mode(load_t *load) {
-    static const mode_refusal_t refusals[] = {
+    static const struct {
+        redis_mode_t mode;
+        const char *key;
+    } refusals[] = {
         {REDIS_MODE_SINGLE, "sentinels"}, {REDIS_MODE_SINGLE, "nodes"},      {REDIS_MODE_SENTINEL, "nodes"},
         {REDIS_MODE_SENTINEL, "socket"},  {REDIS_MODE_CLUSTER, "sentinels"}, {REDIS_MODE_CLUSTER, "socket"},
     };
