@@ -8,7 +8,8 @@
 
 enum { NAMES_MAX = 32 };
 
-void args_suggest(const char *word, const char *const *known, size_t count, const char *prefix) {
+// Adds ": did you mean `<prefix>WORD`?" to the message on stderr, if one of the known words is near.
+static void args_suggest(const char *word, const char *const *known, size_t count, const char *prefix) {
     const char *nearest = suggest_nearest(word, known, count);
     if (nearest) fprintf(stderr, ": did you mean `%s%s`?", prefix, nearest);
 }
@@ -30,12 +31,12 @@ const cli_command_t *args_find_command(const cli_command_t *const *commands, con
     return NULL;
 }
 
-const cli_command_t *args_need_command(const cli_command_t *const *commands, const char *name) {
+const cli_command_t *args_need_command(const cli_command_t *const *commands, const char *parent, const char *name) {
     const char *names[NAMES_MAX];
     size_t count = 0;
     const cli_command_t *command = args_find_command(commands, name);
     for (; !command && count < NAMES_MAX && commands[count]; count++) names[count] = commands[count]->name;
-    if (!command) args_refuse("", "unknown command", name, names, count);
+    if (!command) args_refuse(parent, *parent ? "unknown subcommand" : "unknown command", name, names, count);
     return command;
 }
 
@@ -79,6 +80,29 @@ static bool args_add_operand(const cli_command_t *command, void *options, char *
     return true;
 }
 
+bool args_has_word(const char *list, const char *word) {
+    size_t len = strlen(word);
+    for (const char *at = list; len && (at = strstr(at, word)); at++)
+        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len]) && !memchr(word, ' ', len)) return true;
+    return false;
+}
+
+// Whether the value of an option is one of its words.
+static int args_check_value(const char *command, const cli_option_t *option, void *options) {
+    const char *names[NAMES_MAX];
+    size_t count = 0;
+    if (!option->name || option->many || !option->values || *option->values == '<') return CLI_OK;
+    const char *value = *(const char **)args_field(option, options);
+    if (!value || args_has_word(option->values, value)) return CLI_OK;
+    char *copy = mem_str(option->values);
+    for (char *rest = copy; rest && count < NAMES_MAX;) names[count++] = strsep(&rest, " ");
+    fprintf(stderr, "queue-sidecar %s: unknown value of --%s: `%s`", command, option->name, value);
+    args_suggest(value, names, count, "");
+    fprintf(stderr, "\nIt is one of: %s.\nSee `queue-sidecar help %s`.\n", option->values, command);
+    free(copy);
+    return CLI_USAGE;
+}
+
 // False: the option was repeated too often.
 static bool args_set_value(const cli_option_t *option, void *options, const char *value) {
     if (!option->many) {
@@ -115,6 +139,8 @@ int args_parse(int argc, char **argv, const cli_command_t *command, void *option
                 return args_refuse(argv[0], "option repeated too often:", word, NULL, 0);
         }
     }
+    for (size_t i = 0; i < command->option_count; i++)
+        if (args_check_value(argv[0], &command->options[i], options)) return CLI_USAGE;
     return CLI_OK;
 }
 
@@ -136,6 +162,19 @@ config_t *cli_load_config(const char *path) {
     }
     buffer_free(&messages);
     return config;
+}
+
+bool cli_find_queue(const char *command, const config_t *config, const char *name, size_t *index) {
+    const queue_config_t *found = config_find_queue(config, name);
+    const char *nearest = NULL;
+    *index = found ? (size_t)(found - config->queues) : 0;
+    if (found) return true;
+    for (size_t i = 0; i < config->queue_count; i++)
+        nearest = suggest_nearest(name, (const char *const[]){nearest, config->queues[i].name}, 2);
+    fprintf(stderr, "queue-sidecar %s: no queue `%s` in %s", command, name, config->path);
+    args_suggest(name, &nearest, 1, "");
+    fputs("\n", stderr);
+    return false;
 }
 
 void cli_find_mode(config_t *config) {

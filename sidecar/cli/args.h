@@ -12,15 +12,16 @@ int args_parse(int argc, char **argv, const cli_command_t *command, void *option
 
 // Finds a command in a list that ends with NULL; the list may be NULL. Returns NULL when there is none of that name.
 const cli_command_t *args_find_command(const cli_command_t *const *commands, const char *name);
-// Like args_find_command; if there is none, prints a message on stderr that names the nearest command.
-const cli_command_t *args_need_command(const cli_command_t *const *commands, const char *name);
+// Like args_find_command; if there is none, prints a message on stderr that names the nearest command. `parent` is the name of
+// the command that has these subcommands, or "".
+const cli_command_t *args_need_command(const cli_command_t *const *commands, const char *parent, const char *name);
 
 // Reports a usage error about a word, with the nearest known word (`count` 0 = none). `command` is the command's name, or "".
 // Returns CLI_USAGE.
 int args_refuse(const char *command, const char *what, const char *word, const char *const *known, size_t count);
 
-// Adds ": did you mean `<prefix>WORD`?" to the message on stderr, if one of the known words is near.
-void args_suggest(const char *word, const char *const *known, size_t count, const char *prefix);
+// Whether the word is in a list of words separated by spaces.
+bool args_has_word(const char *list, const char *word);
 
 // The option that `word` is or begins with: "-c", "-cFILE", "--config" or "--config=FILE". NULL = none.
 const cli_option_t *args_find_option(const cli_command_t *command, const char *word);
@@ -41,6 +42,9 @@ const char *cli_config_path(const char *option);
 // Loads the config, and prints its warnings or all of its faults on stderr. A queue whose dialect is not in this version is a
 // fault. Owned; NULL = there are faults: exit with CLI_BAD_CONFIG.
 config_t *cli_load_config(const char *path) __attribute__((warn_unused_result));
+
+// Finds a queue of the config. False, after a message on stderr: there is none of this name.
+bool cli_find_queue(const char *command, const config_t *config, const char *name, size_t *index);
 
 // Asks Redis whether it is a Cluster, if the config leaves that open. Call it before anything connects. A Redis that does not
 // answer within a second counts as a single server.

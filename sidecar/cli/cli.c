@@ -65,7 +65,7 @@ static int cli_dispatch(int argc, char **argv) {
     if (word[0] == '-') return args_refuse("", "unknown option", word, options, 2);
     if (strcmp(word, "complete") == 0 && argc > 2 && strcmp(argv[2], "--") == 0)
         return complete_print(cli_commands, argc - 3, argv + 3);
-    const cli_command_t *command = args_need_command(cli_commands, word);
+    const cli_command_t *command = args_need_command(cli_commands, "", word);
     if (!command) return CLI_USAGE;
     if (!cli_asks_for_help(argc - 1, argv + 1)) return cli_run(command, argc - 1, argv + 1);
     return cli_help(argc > 2 && args_find_command(command->parts, argv[2]) ? 3 : 2, argv);

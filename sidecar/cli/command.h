@@ -11,7 +11,7 @@ typedef enum cli_exit {
     CLI_BAD_CONFIG = 78         // EX_CONFIG
 } cli_exit_t;
 
-// Special `values` of an option: names of files, names of the queues of the config.
+// Special `values` of an option, for completion: names of files, names of the queues of the config.
 #define CLI_FILES  "<files>"
 #define CLI_QUEUES "<queues>"
 

@@ -223,7 +223,7 @@ static int help_print(const cli_command_t *const *commands, int count, char **wo
         return CLI_USAGE;
     }
     const char *excess = words[0][0] == '-' ? words[0] : count > 2 ? words[2] : NULL;
-    const cli_command_t *command = excess ? NULL : args_need_command(commands, words[0]);
+    const cli_command_t *command = excess ? NULL : args_need_command(commands, "", words[0]);
     if (command && count == 2) {
         command = args_find_command(command->parts, words[1]);
         if (!command) excess = words[1];

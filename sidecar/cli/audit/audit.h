@@ -115,14 +115,11 @@ typedef struct audit_found {
 // several, prints on stderr a message and the refs that match. Returns the exit code.
 int audit_find_event(const audit_args_t *args, const char *word, audit_found_t *found);
 
-// Whether the word is in a list of words separated by spaces.
-bool audit_has_word(const char *list, const char *word);
-
 // Prints a message about wrong arguments, and where the help is. Returns CLI_USAGE.
 int audit_usage_error(const audit_args_t *args, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Prints "queue-sidecar: WHY" on stderr and frees *why. Returns CLI_FAILED.
 int audit_print_error(buffer_t *why);
 
-// Prints on stderr that no event matches, with the nearest known queue if the log has none of that name.
+// Prints on stderr that no event matches, and whether the log has the queue at all.
 void audit_print_no_match(audit_t *audit, const audit_filter_t *filter);

@@ -1,16 +1,8 @@
 // Messages that several subcommands print.
 #include <stdarg.h>
 
-#include "base/text/suggest.h"
 #include "cli/audit/audit.h"
 #include "cli/terminal.h"
-
-bool audit_has_word(const char *list, const char *word) {
-    size_t len = strlen(word);
-    for (const char *at = list; len && (at = strstr(at, word)); at++)
-        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len]) && !memchr(word, ' ', len)) return true;
-    return false;
-}
 
 int audit_print_error(buffer_t *why) {
     buffer_t escaped = {0};
@@ -35,16 +27,12 @@ int audit_usage_error(const audit_args_t *args, const char *format, ...) {
 typedef struct queue_search {
     const char *wanted;
     bool found;
-    char *nearest; // owned; NULL = none is near
 } queue_search_t;
 
 static bool queue_search_add(void *self, const char *name) {
     queue_search_t *search = self;
-    if (strcmp(name, search->wanted) == 0) search->found = true;
-    if (suggest_nearest(search->wanted, (const char *const[]){search->nearest, name}, 2) != name) return true;
-    free(search->nearest);
-    search->nearest = mem_str(name);
-    return true;
+    search->found = strcmp(name, search->wanted) == 0;
+    return !search->found;
 }
 
 void audit_print_no_match(audit_t *audit, const audit_filter_t *filter) {
@@ -57,11 +45,7 @@ void audit_print_no_match(audit_t *audit, const audit_filter_t *filter) {
         buffer_str(&text, "no final failures match");
     else
         buffer_printf(&text, "no events%s%s match", *kind ? " of kind " : "", kind);
-    if (failed && filter->queue && !search.found) {
-        buffer_printf(&text, ": the log has none of queue `%s`", filter->queue);
-        if (search.nearest) buffer_printf(&text, ", did you mean `%s`?", search.nearest);
-    }
+    if (failed && filter->queue && !search.found) buffer_printf(&text, ": the log has none of queue `%s`", filter->queue);
     audit_print_error(&text);
-    free(search.nearest);
     buffer_free(&why);
 }

@@ -3,7 +3,6 @@
 #include <pwd.h>
 #include <signal.h>
 
-#include "base/text/suggest.h"
 #include "base/text/units.h"
 
 enum { MAX_NOTE = 1024, MAX_RATE = 1000000 };
@@ -29,7 +28,7 @@ static int requeue_parse_note(requeue_t *requeue) {
     const audit_args_t *args = requeue->args;
     const char *reason = args->requeue.reason, *because = args->requeue.because;
     if (reason && because) return audit_usage_error(args, "--reason and --because are the same: specify one of them");
-    if (reason && audit_has_word(AUDIT_FAILURE_REASONS, reason))
+    if (reason && args_has_word(AUDIT_FAILURE_REASONS, reason))
         return audit_usage_error(args,
                                  "--reason %s is ambiguous: use --failed-by %s to filter, or --because %s for your own reason",
                                  reason, reason, reason);
@@ -70,18 +69,12 @@ static char *requeue_operator(const char *by) {
 }
 
 static int requeue_parse_target(requeue_t *requeue) {
-    const char *to = requeue->args->requeue.to;
-    const config_t *config = requeue->keys->config;
-    const char *nearest = NULL;
+    size_t index;
     requeue->to = -1;
-    if (!to) return CLI_OK;
-    for (size_t i = 0; i < config->queue_count; i++) {
-        if (strcmp(config->queues[i].name, to) == 0) requeue->to = (int64_t)i;
-        nearest = suggest_nearest(to, (const char *const[]){nearest, config->queues[i].name}, 2);
-    }
-    if (requeue->to >= 0) return CLI_OK;
-    return audit_usage_error(requeue->args, "--to %s: the config has no such queue%s%s%s", to, nearest ? ": did you mean `" : "",
-                             nearest ? nearest : "", nearest ? "`?" : "");
+    if (!requeue->args->requeue.to) return CLI_OK;
+    if (!cli_find_queue(requeue->args->command, requeue->keys->config, requeue->args->requeue.to, &index)) return CLI_USAGE;
+    requeue->to = (int64_t)index;
+    return CLI_OK;
 }
 
 static void plan_insert(requeue_plan_t *plan, size_t place, int64_t seq, int64_t at) {

@@ -38,29 +38,17 @@ static int64_t status_parse_interval(const cli_args_t *args) {
     return 0;
 }
 
-static bool status_check_output(const cli_args_t *args) {
-    if (strcmp(args->output, "json") == 0 || strcmp(args->output, "table") == 0) return true;
-    fprintf(stderr, "queue-sidecar status: unknown output `%s`: use table or json\n", args->output);
-    return false;
-}
-
 // *wanted is owned; NULL = no --queue. False: a queue is not in the config.
 static bool status_find_queues(const cli_args_t *args, const config_t *config, bool **wanted) {
-    const char **names = mem_array(config->queue_count, sizeof *names);
     bool good = true;
-    for (size_t i = 0; i < config->queue_count; i++) names[i] = config->queues[i].name;
     *wanted = args->queues.count ? mem_array(config->queue_count, sizeof **wanted) : NULL;
     for (size_t q = 0; q < args->queues.count; q++) {
-        bool found = false;
-        for (size_t i = 0; i < config->queue_count; i++)
-            if (strcmp(names[i], args->queues.all[q]) == 0) (*wanted)[i] = found = true;
-        if (found) continue;
-        fprintf(stderr, "queue-sidecar status: no queue `%s` in %s", args->queues.all[q], config->path);
-        args_suggest(args->queues.all[q], names, config->queue_count, "");
-        fputs("\n", stderr);
-        good = false;
+        size_t index;
+        if (cli_find_queue("status", config, args->queues.all[q], &index))
+            (*wanted)[index] = true;
+        else
+            good = false;
     }
-    free(names);
     return good;
 }
 
@@ -222,7 +210,7 @@ static int status_command(const cli_args_t *args) {
     status_run_t run = {.utc = args->utc, .json = args->output && strcmp(args->output, "json") == 0};
     int64_t interval_ms = status_parse_interval(args);
     int code = CLI_USAGE;
-    if (interval_ms == 0 || (args->output && !status_check_output(args))) return CLI_USAGE;
+    if (interval_ms == 0) return CLI_USAGE;
     config_t *config = cli_load_config(args->config);
     if (!config) return run.json ? CLI_BAD_CONFIG : status_print_refused(args->config);
     if (status_find_queues(args, config, &run.wanted)) {

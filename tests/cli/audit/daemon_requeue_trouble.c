@@ -128,7 +128,7 @@ Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
                 {{"requeue", "abc", "--rate", "0/s"}, "like 50/s"},
                 {{"requeue", "abc", "--rate", "5/h"}, "like 50/s"},
                 {{"requeue", "abc", "--by", ""}, "--by takes"},
-                {{"requeue", "abc", "-o", "csv"}, "unknown format `csv`\nIt is one of: table json jsonl.\n"},
+                {{"requeue", "abc", "-o", "csv"}, "unknown value of --output: `csv`\nIt is one of: table json jsonl.\n"},
                 {{"discard", "abc", "--to", "q"}, "unknown option"},
                 {{"requeue", "--where", "-q", "q"}, "add --yes"}};
     daemon_t *d = sidecar(&s);
@@ -145,7 +145,7 @@ Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
     const daemon_output_t *dry = cli(d, "requeue", "--where", "-r", "reported", "--dry-run");
     cr_assert(dry->code == 0 && has(dry->out, "3 would be put back"), "%s%s", dry->out, dry->err);
     const daemon_output_t *odd = cli(d, "requeue", "--where", "-q", "Q", "--yes");
-    cr_assert(odd->code == 0 && has(odd->err, "the log has none of queue `Q`, did you mean `q`?"), "%s", odd->err);
+    cr_assert(odd->code == 0 && has(odd->err, "the log has none of queue `Q`\n"), "%s", odd->err);
     const daemon_output_t *refs = cli(d, "requeue", "zzzzzzzzzzzz", "a!", "--dry-run");
     cr_assert(refs->code == 1 && has(refs->err, "no event has the ref") && has(refs->err, "is not a ref"), "%s", refs->err);
     cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:requeued"), 0);
