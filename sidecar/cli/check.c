@@ -18,7 +18,7 @@ enum { INDENT = 9 }; // columns of a label
 static void check_print(void *self, preflight_level_t finding, const char *queue, const char *text) {
     static const char *const LABELS[] = {"ok", "note", "warning", "FAULT", "FAULT", "FAULT"};
     int *faults = self;
-    if (finding == PREFLIGHT_QUEUE_MOVING) return; // check_print_moving tells
+    if (finding == PREFLIGHT_QUEUE_MOVING) return; // check_moving tells
     if (finding > PREFLIGHT_WARNING) ++*faults;
     char *line = queue ? mem_printf("queue \"%s\": %s", queue, text) : mem_str(text);
     size_t columns = terminal_columns(stdout);
@@ -32,52 +32,47 @@ static void check_print(void *self, preflight_level_t finding, const char *queue
 }
 
 // Prints the leader of a lock, and the queues of the config that this leader does not serve.
-static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size_t index, int *faults) {
-    const lock_keys_t *lock = &keys->locks[index];
+static void check_lock(const preflight_call_t *call, const snapshot_t *all, size_t index) {
+    const lock_keys_t *lock = &call->keys->locks[index];
     const snapshot_lock_t *view = &all->locks[index];
-    bool led = !*view->error.text && token_ttl_ms(view->holder) > 0;
-    buffer_t line = {0}, unserved = {0};
-    if (view->error.kind == ERROR_SLOT_IS_MOVING) return; // check_print_moving tells
-    if (*view->error.text)
-        buffer_printf(&line, "cannot read the leader of \"%s\": %s", lock->name, view->error.text);
-    else if (!*view->holder)
-        buffer_printf(&line, "\"%s\" has no leader now", lock->name);
-    else if (!led)
-        buffer_printf(&line,
-                      "\"%s\": the lock %s holds \"%s\", which no sidecar wrote; no instance can lead until that key is deleted",
-                      lock->name, lock->key, view->holder);
-    else
-        buffer_printf(&line, "\"%s\" is led by %s, lock TTL %s", lock->name, *view->leader ? view->leader : view->holder,
-                      duration_text(view->pttl_ms).text);
-    bool good = led || (!*view->error.text && !*view->holder);
-    check_print(faults, good ? PREFLIGHT_FACT : PREFLIGHT_REFUSED, NULL, buffer_text(&line));
-    for (size_t i = 0; led && i < lock->queue_count; i++)
-        if (!all->queues[lock->queues[i]].served)
-            buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[lock->queues[i]].config->name);
-    buffer_clear(&line);
-    buffer_printf(&line, "the leader of \"%s\" does not serve: %s; give instances with other queues their own group", lock->name,
-                  buffer_text(&unserved));
-    if (unserved.len) check_print(faults, PREFLIGHT_REFUSED, NULL, buffer_text(&line));
+    buffer_t unserved = {0};
+    if (view->error.kind == ERROR_SLOT_IS_MOVING) return; // check_moving tells
+    if (*view->error.text) {
+        preflight_report(call, PREFLIGHT_REFUSED, NULL, "cannot read the leader of \"%s\": %s", lock->name, view->error.text);
+    } else if (!*view->holder) {
+        preflight_report(call, PREFLIGHT_FACT, NULL, "\"%s\" has no leader now", lock->name);
+    } else if (token_ttl_ms(view->holder) <= 0) {
+        preflight_report(
+            call, PREFLIGHT_REFUSED, NULL,
+            "\"%s\": the lock %s holds \"%s\", which no sidecar wrote; no instance can lead until that key is deleted",
+            lock->name, lock->key, view->holder);
+    } else {
+        preflight_report(call, PREFLIGHT_FACT, NULL, "\"%s\" is led by %s, lock TTL %s", lock->name,
+                         *view->leader ? view->leader : view->holder, duration_text(view->pttl_ms).text);
+        for (size_t i = 0; i < lock->queue_count; i++)
+            if (!all->queues[lock->queues[i]].served)
+                buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", call->keys->queues[lock->queues[i]].config->name);
+    }
+    if (unserved.len)
+        preflight_report(call, PREFLIGHT_REFUSED, NULL,
+                         "the leader of \"%s\" does not serve: %s; give instances with other queues their own group", lock->name,
+                         buffer_text(&unserved));
     buffer_free(&unserved);
-    buffer_free(&line);
 }
 
-static void check_print_moving(const keyspace_t *keys, const snapshot_t *all, size_t queue, int *faults) {
-    const queue_keys_t *moving = &keys->queues[queue];
-    const lock_keys_t *lock = &keys->locks[moving->lock];
-    if (all->queues[queue].error.kind != ERROR_SLOT_IS_MOVING && all->locks[moving->lock].error.kind != ERROR_SLOT_IS_MOVING)
-        return;
-    char *text =
-        mem_printf("its slot, %u, is being moved to another node; check again when that is done", keyspace_slot(lock->key));
-    check_print(faults, PREFLIGHT_WARNING, moving->config->name, text);
-    free(text);
+static void check_moving(const preflight_call_t *call, const snapshot_t *all, size_t queue) {
+    const queue_keys_t *keys = &call->keys->queues[queue];
+    if (all->queues[queue].error.kind == ERROR_SLOT_IS_MOVING || all->locks[keys->lock].error.kind == ERROR_SLOT_IS_MOVING)
+        preflight_report(call, PREFLIGHT_WARNING, keys->config->name,
+                         "its slot, %u, is being moved to another node; check again when that is done",
+                         keyspace_slot(call->keys->locks[keys->lock].key));
 }
 
-static outcome_t check_print_locks(conn_t *conn, const keyspace_t *keys, int *faults, redis_error_t *error) {
+static outcome_t check_locks(const preflight_call_t *call) {
     snapshot_t view;
-    outcome_t outcome = snapshot_read(conn, keys, &view, error);
-    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->lock_count; i++) check_print_lock(keys, &view, i, faults);
-    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->queue_count; i++) check_print_moving(keys, &view, i, faults);
+    outcome_t outcome = snapshot_read(call->conn, call->keys, &view, call->error);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < call->keys->lock_count; i++) check_lock(call, &view, i);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < call->keys->queue_count; i++) check_moving(call, &view, i);
     snapshot_free(&view);
     return outcome;
 }
@@ -98,14 +93,13 @@ static void check_print_mode(const servers_t *servers, const cli_shards_t *shard
     buffer_free(&line);
 }
 
-static void check_print_primary(const primary_view_t *primary, const keyspace_t *keys, int *faults) {
-    redis_mode_t mode = config_redis_mode(&keys->config->redis);
+static void check_primary(const preflight_call_t *call, const primary_view_t *primary) {
+    redis_mode_t mode = config_redis_mode(&call->keys->config->redis);
     buffer_t line = {0};
-    const char *kind = mode >= REDIS_MODE_SENTINEL ? "primary" : "single server";
-    buffer_printf(&line, "%s %s: ", kind, primary->address);
     servers_text_primary(primary, &line);
-    if (mode == REDIS_MODE_CLUSTER) servers_text_queues(keys, &line);
-    check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
+    if (mode == REDIS_MODE_CLUSTER) servers_text_queues(call->keys, &line);
+    preflight_report(call, PREFLIGHT_FACT, NULL, "%s %s: %s", mode >= REDIS_MODE_SENTINEL ? "primary" : "single server",
+                     primary->address, buffer_text(&line));
     buffer_free(&line);
 }
 
@@ -130,15 +124,14 @@ static void check_print_problems(const servers_t *servers, int *faults) {
     buffer_free(&line);
 }
 
-static void check_print_replica(const primary_view_t *replica, const redis_config_t *redis, int *faults) {
-    bool found = config_redis_mode(redis) >= REDIS_MODE_SENTINEL;
-    char *text = mem_printf("the server at %s is a replica of %s, and the sidecar must talk to the primary: %s", replica->address,
-                            replica->replica_of,
-                            found ? "a failover may be under way, so check again in some seconds"
-                                  : "set redis.host and redis.port (or redis.url) to the primary, or set redis.sentinels and "
-                                    "redis.master, which find it after each failover");
-    check_print(faults, PREFLIGHT_REFUSED, NULL, text);
-    free(text);
+static void check_replica(const preflight_call_t *call, const primary_view_t *replica) {
+    bool found = config_redis_mode(&call->keys->config->redis) >= REDIS_MODE_SENTINEL;
+    preflight_report(call, PREFLIGHT_REFUSED, NULL,
+                     "the server at %s is a replica of %s, and the sidecar must talk to the primary: %s", replica->address,
+                     replica->replica_of,
+                     found ? "a failover may be under way, so check again in some seconds"
+                           : "set redis.host and redis.port (or redis.url) to the primary, or set redis.sentinels and "
+                             "redis.master, which find it after each failover");
 }
 
 // Checks one primary and its queues.
@@ -149,16 +142,16 @@ static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *
     if (outcome != OUTCOME_OK) return outcome;
     const primary_view_t *primary = &servers->primaries[servers->primary_count - 1];
     if (*primary->replica_of) {
-        check_print_replica(primary, &shard->keys->config->redis, faults);
+        check_replica(&call, primary);
         return OUTCOME_OK; // it refuses the requests that follow
     }
-    check_print_primary(primary, shard->keys, faults);
+    check_primary(&call, primary);
     outcome = conn_open(shard->conn, error);
     if (outcome == OUTCOME_OK) outcome = preflight(&call);
-    // check_print_moving tells of a slot that is being moved.
+    // check_moving tells of a slot that is being moved.
     if (outcome == OUTCOME_REFUSED && error_kind_is_slot(error->kind)) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK) outcome = survey(&call);
-    if (outcome == OUTCOME_OK) outcome = check_print_locks(shard->conn, shard->keys, faults, error);
+    if (outcome == OUTCOME_OK) outcome = check_locks(&call);
     return outcome;
 }
 
