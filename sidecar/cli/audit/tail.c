@@ -3,23 +3,11 @@
 #include <sys/stat.h>
 
 #include "base/condition.h"
-#include "base/digest.h"
-#include "base/keyset.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"
 #include "cli/terminal.h"
 
-enum { FIRST_ROWS = 10, POLL_MS = 200, PAGE_BYTES = 256 * 1024, MAX_PRINTED = 32768 };
-
-// The printed events: a new file may hold them again, and tail must not print them twice. Keeps the keys of the latest, at most 3
-// MiB, and only floor_ms for older ones.
-typedef struct tail_printed {
-    struct tail_generation {
-        keymap_t keys;
-        int64_t last_ms; // the latest time of these events
-    } recent, older;
-    int64_t floor_ms; // in a new file, skip events before it
-} tail_printed_t;
+enum { FIRST_ROWS = 10, POLL_MS = 200, PAGE_BYTES = 256 * 1024 };
 
 typedef struct tail {
     const audit_args_t *args;
@@ -27,40 +15,22 @@ typedef struct tail {
     struct stat file;      // at args->path, at the last poll
     audit_cursor_t cursor; // the last row that was read
     int64_t commits;       // of the log, when it was read last
-    bool check_printed;    // the file was replaced: skip events that were printed
-    bool printing_old;     // until the first rows are printed
+    int64_t newest_ms;     // the latest time of the events so far
+    int64_t printed_ms;    // a new file may hold printed events again: skip events up to this time; 0 = the first file
     int64_t skip_rows;     // how many of the next rows not to print
     event_output_t output; // of one page, so that no read transaction waits for the terminal
     condition_t error;
-    tail_printed_t printed;
 } tail_t;
 
 static volatile sig_atomic_t interrupted; // the number of the signal; 0 = none
 
 static void tail_on_signal(int number) { interrupted = number; }
 
-static bool tail_has_printed(const tail_printed_t *printed, int64_t at, const uint8_t key[KEY_BYTES]) {
-    return at < printed->floor_ms || keymap_find(&printed->recent.keys, key) || keymap_find(&printed->older.keys, key);
-}
-
-static void tail_remember(tail_printed_t *printed, int64_t at, const uint8_t key[KEY_BYTES]) {
-    if (printed->recent.keys.count >= MAX_PRINTED) {
-        if (printed->older.last_ms > printed->floor_ms) printed->floor_ms = printed->older.last_ms;
-        keymap_free(&printed->older.keys);
-        printed->older = printed->recent;
-        printed->recent = (struct tail_generation){0};
-    }
-    keymap_put(&printed->recent.keys, key);
-    if (at > printed->recent.last_ms) printed->recent.last_ms = at;
-}
-
 static bool tail_add_row(void *self, const audit_row_t *row) {
     tail_t *tail = self;
     int64_t at = row->event.at;
-    digest_t key = digest_of(row->event.event.data, row->event.event.len); // the first KEY_BYTES are the key
-    if (tail->check_printed && tail_has_printed(&tail->printed, at, key.bytes)) return true;
-    if (tail->printing_old && (tail->printed.floor_ms == 0 || at < tail->printed.floor_ms)) tail->printed.floor_ms = at;
-    tail_remember(&tail->printed, at, key.bytes);
+    if (at <= tail->printed_ms) return true;
+    if (at > tail->newest_ms) tail->newest_ms = at;
     if (tail->skip_rows > 0) {
         tail->skip_rows--;
         return true;
@@ -77,7 +47,6 @@ static bool tail_print_new(tail_t *tail, buffer_t *why) {
         records_print(&tail->output.records);
         fflush(stdout);
     }
-    tail->printing_old = false;
     return true;
 }
 
@@ -128,7 +97,7 @@ static void tail_poll(tail_t *tail) {
     tail->file = now;
     if (replaced || tail_went_back(tail)) {
         fputs("queue-sidecar: the audit log was replaced; following the new file\n", stderr);
-        tail->check_printed = true;
+        tail->printed_ms = tail->newest_ms;
         tail->cursor.after = INT64_MIN;
     }
     if (!tail_print_new(tail, &why)) tail_print_error(tail, &why);
@@ -177,9 +146,7 @@ static const event_column_t columns[] = {
 static int tail_run(audit_args_t *args) {
     const struct sigaction action = {.sa_handler = tail_on_signal}; // without SA_RESTART: a signal interrupts poll
     const unsigned same = (args->filter.queue ? 1U << CELL_QUEUE : 0) | (args->filter.all_kinds ? 0 : 1U << CELL_KIND);
-    tail_t tail = {.args = args,
-                   .printing_old = true,
-                   .output = {.format = args->format, .utc = args->utc, .narrow = terminal_is_narrow(stdout)}};
+    tail_t tail = {.args = args, .output = {.format = args->format, .utc = args->utc, .narrow = terminal_is_narrow(stdout)}};
     tail.output.records.raw = args->raw;
     tail.output.group = audit_group(args);
     sigaction(SIGINT, &action, NULL);
@@ -188,8 +155,6 @@ static int tail_run(audit_args_t *args) {
     int status = tail_follow(&tail);
     event_output_end(&tail.output);
     audit_close(tail.audit);
-    keymap_free(&tail.printed.recent.keys);
-    keymap_free(&tail.printed.older.keys);
     condition_free(&tail.error);
     if (interrupted) { // end by the signal, so that a shell ends its script too
         signal(interrupted, SIG_DFL);
@@ -218,7 +183,7 @@ const audit_command_t audit_tail_command = {
               .text = AUDIT_TEXT_DATA
               "\n\n"
               "Events come in the order in which they reached this log. When the file is replaced, tail follows the new "
-              "one and prints nothing twice.",
+              "one, and prints only events that are newer than those before.",
               .exits = AUDIT_EXITS},
     .opens_log_itself = true,
     .run = tail_run,
