@@ -84,7 +84,7 @@ static void check_print_path(void *self, audit_severity_t finding, const char *t
 }
 
 static void check_print_mode(const servers_t *servers, const cli_shards_t *shards, const redis_config_t *redis, int *faults) {
-    const servers_t cluster = {.mode = REDIS_MODE_CLUSTER, .primary_count = shards_count(shards)};
+    const servers_t cluster = {.mode = REDIS_MODE_CLUSTER, .primary_count = shards->count};
     buffer_t line = {0};
     if (config_redis_mode(redis) < REDIS_MODE_SENTINEL) return;
     bool unknown = shards_in_cluster(shards) ? !cluster.primary_count : !*servers->believed;
@@ -158,14 +158,14 @@ static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *
 // Returns the worst outcome.
 static outcome_t check_shards(const cli_shards_t *shards, const config_t *config, servers_t *servers, int *faults) {
     outcome_t worst = OUTCOME_OK;
-    for (size_t i = 0; i < shards_count(shards); i++) {
+    for (size_t i = 0; i < shards->count; i++) {
         redis_error_t error = {0};
-        outcome_t outcome = check_shard(shards_at(shards, i), servers, faults, &error);
-        if (outcome != OUTCOME_OK) shards_print_error(conn_target(shards_at(shards, i)->conn), &error);
+        outcome_t outcome = check_shard(&shards->items[i], servers, faults, &error);
+        if (outcome != OUTCOME_OK) shards_print_error(conn_target(shards->items[i].conn), &error);
         if (outcome > worst) worst = outcome;
     }
     for (size_t i = 0; i < config->queue_count; i++) {
-        char *text = mem_printf("no node serves its slot, %u; see CLUSTER SLOTS", shards_slot(shards, i));
+        char *text = mem_printf("no node serves its slot, %u; see CLUSTER SLOTS", shards->slots[i]);
         if (!shards_is_served(shards, i)) check_print(faults, PREFLIGHT_QUEUE_REFUSED, config->queues[i].name, text);
         free(text);
     }

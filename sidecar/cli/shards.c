@@ -5,19 +5,6 @@
 #include "redis/cluster/cluster.h"
 #include "redis/sentinel/locator.h"
 
-struct cli_shards {
-    const config_t *config;
-    const char *name;
-    const atomic_bool *stop;
-    topology_t *topology;
-    unsigned *slots;        // of each queue; owned
-    unsigned slots_version; // of the topology
-    unsigned version;
-    endpoint_t first; // the server to be asked first
-    cli_shard_t items[TOPOLOGY_SHARDS_MAX];
-    size_t count;
-};
-
 cli_shards_t *shards_new(const config_t *config, const char *name, const atomic_bool *stop) {
     cli_shards_t *shards = mem_alloc(sizeof *shards);
     keyspace_t *keys = keyspace_new(config);
@@ -73,16 +60,11 @@ outcome_t shards_find(cli_shards_t *shards, bool ask, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
-size_t shards_count(const cli_shards_t *shards) { return shards->count; }
-const cli_shard_t *shards_at(const cli_shards_t *shards, size_t index) { return &shards->items[index]; }
-unsigned shards_version(const cli_shards_t *shards) { return shards->version; }
-
 const char *shards_target(const cli_shards_t *shards) {
     return shards->count ? conn_target(shards->items[0].conn) : shards->first.text;
 }
 
 bool shards_in_cluster(const cli_shards_t *shards) { return topology_is_cluster(shards->topology); }
-unsigned shards_slot(const cli_shards_t *shards, size_t queue) { return shards->slots[queue]; }
 
 bool shards_is_served(const cli_shards_t *shards, size_t queue) {
     return topology_shard_of(shards->topology, shards->slots[queue]) < TOPOLOGY_SHARDS_MAX;

@@ -10,7 +10,18 @@ typedef struct cli_shard {
     keyspace_t *keys; // owned; its queues only
 } cli_shard_t;
 
-typedef struct cli_shards cli_shards_t;
+typedef struct cli_shards {
+    const config_t *config;
+    const char *name;
+    const atomic_bool *stop;
+    topology_t *topology;   // owned
+    unsigned *slots;        // of each queue of the config; owned
+    unsigned slots_version; // of the topology
+    unsigned version;       // rises whenever shards_find replaces the connections
+    endpoint_t first;       // the server to be asked first
+    cli_shard_t items[TOPOLOGY_SHARDS_MAX];
+    size_t count; // primaries that hold queues of ours
+} cli_shards_t;
 
 // `name` as for conn_new; `stop` may be NULL. All are borrowed. Returns owned.
 cli_shards_t *shards_new(const config_t *config, const char *name, const atomic_bool *stop);
@@ -20,16 +31,10 @@ void shards_free(cli_shards_t *shards); // NULL is fine
 // has another primary now. On another outcome than OUTCOME_OK no node tells.
 outcome_t shards_find(cli_shards_t *shards, bool ask, redis_error_t *error);
 
-size_t shards_count(const cli_shards_t *shards); // primaries that hold queues of ours
-const cli_shard_t *shards_at(const cli_shards_t *shards, size_t index);
-
 // The address of a primary, or of the server to be asked first, for messages.
 const char *shards_target(const cli_shards_t *shards);
 
-unsigned shards_version(const cli_shards_t *shards); // rises whenever shards_find replaces the connections
-
 bool shards_in_cluster(const cli_shards_t *shards);
-unsigned shards_slot(const cli_shards_t *shards, size_t queue);  // of a queue of the config
 bool shards_is_served(const cli_shards_t *shards, size_t queue); // a primary serves its slot
 
 // Writes a line to stderr: which server could not be used, and why. `address` may be "".

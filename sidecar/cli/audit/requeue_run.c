@@ -310,8 +310,8 @@ static int run_and_report(run_t *run) {
     report_begin(run->requeue);
     bool read = run_plan(run, &why);
     run_read_replies(run, 0);
-    for (size_t i = 0; run->requeue->report.of[RESULT_DONE] && i < shards_count(run->servers.shards); i++)
-        requeue_wait_for_replica(shards_at(run->servers.shards, i)->conn);
+    for (size_t i = 0; run->requeue->report.of[RESULT_DONE] && i < run->servers.shards->count; i++)
+        requeue_wait_for_replica(run->servers.shards->items[i].conn);
     char *stopped = read ? run_format_stop(run) : mem_str("the audit log cannot be read");
     int status = run_exit_code(run, report_end(run->requeue, stopped));
     free(stopped);

@@ -47,8 +47,8 @@ int requeue_servers_connect(requeue_servers_t *servers, const requeue_t *requeue
     for (size_t i = 0; outcome == OUTCOME_OK && i < config->queue_count; i++)
         if (!shards_is_served(servers->shards, i))
             servers->queues[i].unusable = mem_str("no node of the Cluster serves its slot");
-    for (size_t i = 0; i < shards_count(servers->shards) && (outcome == OUTCOME_OK || shards_in_cluster(servers->shards)); i++) {
-        outcome = servers_connect_shard(servers, requeue, shards_at(servers->shards, i), &error);
+    for (size_t i = 0; i < servers->shards->count && (outcome == OUTCOME_OK || shards_in_cluster(servers->shards)); i++) {
+        outcome = servers_connect_shard(servers, requeue, &servers->shards->items[i], &error);
         good += outcome == OUTCOME_OK;
     }
     if (outcome == OUTCOME_OK || good) return CLI_OK;

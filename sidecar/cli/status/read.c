@@ -164,7 +164,7 @@ static void status_begin(status_reader_t *reader, bool slow) {
     for (size_t i = 0; i < snapshot->lock_count; i++) snapshot->locks[i].pttl_ms = STATUS_UNKNOWN;
     for (size_t i = 0; i < snapshot->queue_count; i++) {
         status_place_t *place = &status->places[i];
-        *place = (status_place_t){.slot = shards_slot(reader->shards, i), .primary = slow ? SIZE_MAX : place->primary};
+        *place = (status_place_t){.slot = reader->shards->slots[i], .primary = slow ? SIZE_MAX : place->primary};
         if (shards_is_served(reader->shards, i)) continue;
         char *why = mem_printf("no node serves its slot, %u", place->slot);
         status_cut_off(status, i, why);
@@ -191,20 +191,20 @@ static bool status_read_redis(status_reader_t *reader, bool slow) {
     status_t *status = &reader->status;
     size_t reached = 0;
     if (shards_find(reader->shards, slow, &status->error) != OUTCOME_OK) return false;
-    slow = slow || reader->slots_version != shards_version(reader->shards);
-    reader->slots_version = shards_version(reader->shards);
+    slow = slow || reader->slots_version != reader->shards->version;
+    reader->slots_version = reader->shards->version;
     if (slow) status_forget_preflight(status);
     if (slow) servers_forget_primaries(&status->servers);
     status_begin(reader, slow);
-    for (size_t i = 0; i < shards_count(reader->shards); i++) {
-        const cli_shard_t *shard = shards_at(reader->shards, i);
+    for (size_t i = 0; i < reader->shards->count; i++) {
+        const cli_shard_t *shard = &reader->shards->items[i];
         if (shard_read(shard, slow, status))
             reached++;
         else
             status_lose_shard(shard, slow, status);
     }
     snprintf(status->target, sizeof status->target, "%s", shards_target(reader->shards));
-    return reached > 0 || shards_count(reader->shards) == 0;
+    return reached > 0 || reader->shards->count == 0;
 }
 
 // ---- The last hour, in a log.
@@ -361,8 +361,8 @@ const status_t *status_read(status_reader_t *reader) {
     status_forget_recent(status);
     status_read_audit_log(reader, slow);
     if (status->reached && status->source == STATUS_FROM_NOTHING) {
-        for (size_t i = 0; i < shards_count(reader->shards); i++)
-            if (conn_is_open(shards_at(reader->shards, i)->conn)) recent_read_streams(shards_at(reader->shards, i), status);
+        for (size_t i = 0; i < reader->shards->count; i++)
+            if (conn_is_open(reader->shards->items[i].conn)) recent_read_streams(&reader->shards->items[i], status);
         status->source = STATUS_FROM_STREAM;
     }
     local_instance_read(status->config, &status->local);
