@@ -15,7 +15,6 @@ enum {
     NAME_MAX_COLUMNS = 40,
     RETRIED_MIN_WIDTH = 88, // columns of a terminal that has room for RETRIED
     RECORDS_MIN_WIDTH = 100,
-    ROWS_MIN = 3, // rows of queues, even on a small screen
 };
 
 // ---- Lines within the given width.
@@ -31,9 +30,16 @@ static void text_wrap(buffer_t *out, const char *text, size_t indent, const stat
 }
 
 // Adds a label and behind it a text, wrapped.
-static void text_labelled(buffer_t *out, const char *label, const char *text, const status_view_t *view) {
+__attribute__((format(printf, 4, 5))) static void text_labelled(buffer_t *out, const status_view_t *view, const char *label,
+                                                                const char *format, ...) {
+    buffer_t text = {0};
+    va_list args;
+    va_start(args, format);
+    buffer_vprintf(&text, format, args);
+    va_end(args);
     buffer_printf(out, "%-*s", INDENT, label);
-    text_wrap(out, text, INDENT, view);
+    text_wrap(out, buffer_text(&text), INDENT, view);
+    buffer_free(&text);
 }
 
 // Returns how many bytes fit before the ellipsis. Cuts between words: half a number is another number.
@@ -54,15 +60,10 @@ static void text_clip(buffer_t *out, const char *text, size_t width) {
     }
 }
 
-static size_t text_count_lines(const buffer_t *text) {
-    size_t lines = 0;
-    for (const char *at = buffer_text(text); (at = strchr(at, '\n')); at++) lines++;
-    return lines;
-}
-
 // Keeps at most `max` lines; the last one then says how many are missing.
 static void text_cut(buffer_t *out, size_t max, size_t width) {
-    size_t lines = text_count_lines(out);
+    size_t lines = 0;
+    for (const char *at = buffer_text(out); (at = strchr(at, '\n')); at++) lines++;
     if (lines <= max) return;
     char *at = out->data,
          *more = mem_printf("... %zu lines more: enlarge the window, use --queue NAME, or omit --watch", lines - max + 1);
@@ -92,17 +93,13 @@ static void text_log(const status_t *s, buffer_t *line) {
 // Adds a line for each primary of a Cluster, as far as there is room.
 static void text_primaries(const status_t *s, const status_view_t *view, buffer_t *out) {
     for (size_t i = 0; i < s->servers.primary_count && i < PRIMARIES_MAX; i++) {
-        const primary_view_t *primary = &s->servers.primaries[i];
         buffer_t line = {0};
-        buffer_printf(&line, "%s: ", primary->address);
-        servers_text_primary(primary, &line);
-        text_labelled(out, "", buffer_text(&line), view);
+        servers_text_primary(&s->servers.primaries[i], &line);
+        text_labelled(out, view, "", "%s: %s", s->servers.primaries[i].address, buffer_text(&line));
         buffer_free(&line);
     }
-    if (s->servers.primary_count <= PRIMARIES_MAX) return;
-    char *more = mem_printf("and %zu more", s->servers.primary_count - PRIMARIES_MAX);
-    text_labelled(out, "", more, view);
-    free(more);
+    if (s->servers.primary_count > PRIMARIES_MAX)
+        text_labelled(out, view, "", "and %zu more", s->servers.primary_count - PRIMARIES_MAX);
 }
 
 static void text_servers(const status_t *s, const status_view_t *view, buffer_t *out) {
@@ -115,37 +112,35 @@ static void text_servers(const status_t *s, const status_view_t *view, buffer_t 
         buffer_str(&line, "; ");
         servers_text_primary(&servers->primaries[0], &line);
     }
-    text_labelled(out, "redis", buffer_text(&line), view);
+    text_labelled(out, view, "redis", "%s", buffer_text(&line));
     if (reached && servers->mode != REDIS_MODE_SINGLE) text_primaries(s, view, out);
     buffer_free(&line);
 }
 
 static void text_head(const status_t *s, const status_view_t *view, buffer_t *out) {
-    buffer_t line = {0};
+    buffer_t leader = {0}, standbys = {0}, log = {0};
     int64_t now_ms = s->reached ? s->snapshot.now_ms : s->wall_ms;
-    buffer_printf(&line, "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target,
+    text_labelled(out, view, "group", "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target,
                   time_text(now_ms, view->utc, TIME_SECONDS).text, time_zone(now_ms, view->utc).text);
-    text_labelled(out, "group", buffer_text(&line), view);
     text_servers(s, view, out);
     if (s->reached) {
-        buffer_clear(&line);
         if (s->keys->per_tag)
-            text_leaders(&s->snapshot, &line);
+            text_leaders(&s->snapshot, &leader);
         else
-            text_leader(&s->snapshot.locks[0], now_ms, &line);
-        text_labelled(out, "leader", buffer_text(&line), view);
-        buffer_clear(&line);
-        text_standbys(&s->snapshot, &line);
-        text_labelled(out, "standby", buffer_text(&line), view);
+            text_leader(&s->snapshot.locks[0], now_ms, &leader);
+        text_standbys(&s->snapshot, &standbys);
+        text_labelled(out, view, "leader", "%s", buffer_text(&leader));
+        text_labelled(out, view, "standby", "%s", buffer_text(&standbys));
     }
-    buffer_clear(&line);
-    text_log(s, &line);
-    text_labelled(out, "log", buffer_text(&line), view);
+    text_log(s, &log);
+    text_labelled(out, view, "log", "%s", buffer_text(&log));
     for (size_t i = 0; i < s->local.count; i++) {
         const local_check_t *check = &s->local.checks[i];
-        if (*check->state && strcmp(check->name, "config") == 0) text_labelled(out, "config", check->state, view);
+        if (*check->state && strcmp(check->name, "config") == 0) text_labelled(out, view, "config", "%s", check->state);
     }
-    buffer_free(&line);
+    buffer_free(&leader);
+    buffer_free(&standbys);
+    buffer_free(&log);
 }
 
 // ---- Queues.
@@ -217,45 +212,21 @@ static void text_row(table_t *table, const status_t *s, size_t queue, const stat
     if (view->width >= RECORDS_MIN_WIDTH) text_count_cell(table, sizes->records, error);
 }
 
-// Indices of the selected queues; queues with findings come first if not all fit. Owned.
-static size_t *text_choose_rows(const status_t *s, const status_findings_t *findings, const bool *wanted, size_t max_rows,
-                                size_t *count) {
-    size_t all = s->keys->queue_count, asked = 0;
-    size_t *rows = mem_array(all + 1, sizeof *rows);
-    bool *taken = mem_array(all, sizeof *taken);
-    *count = 0;
-    for (size_t i = 0; i < all; i++) asked += !wanted || wanted[i];
-    for (size_t f = 0; asked > max_rows && f < findings->count; f++)
-        for (size_t q = 0; q < findings->items[f].queue_count; q++) {
-            size_t queue = findings->items[f].queues[q];
-            if (!taken[queue]) rows[(*count)++] = queue;
-            taken[queue] = true;
-        }
-    for (size_t i = 0; i < all; i++)
-        if (!taken[i] && (!wanted || wanted[i])) rows[(*count)++] = i;
-    free(taken);
-    return rows;
-}
-
-static void text_queues(const status_t *s, const status_findings_t *findings, const status_view_t *view, size_t max_rows,
-                        buffer_t *out) {
+static void text_queues(const status_t *s, const status_view_t *view, buffer_t *out) {
     table_column_t columns[TABLE_COLUMNS] = {{.title = "QUEUE", .min_width = 6, .max_width = 60}};
-    size_t used = 1, size = 0, count;
+    size_t used = 1, size = 0;
     char *text = NULL;
     for (size_t i = 0; i < sizeof text_columns / sizeof *text_columns; i++)
         if (view->width >= text_columns[i].min_width)
             columns[used++] = (table_column_t){.title = text_columns[i].title, .align_right = true};
-    size_t *rows = text_choose_rows(s, findings, view->wanted, max_rows, &count);
     FILE *file = open_memstream(&text, &size);
     table_t *table = table_begin(columns, used, view->width, file);
-    size_t shown = count > max_rows ? max_rows - 1 : count;
-    for (size_t i = 0; i < shown; i++) text_row(table, s, rows[i], view);
+    for (size_t i = 0; i < s->keys->queue_count; i++)
+        if (!view->wanted || view->wanted[i]) text_row(table, s, i, view);
     table_end(table);
-    if (shown < count) fprintf(file, "... and %zu queues more: use --queue NAME, or omit --watch\n", count - shown);
     fclose(file);
     text_clip(out, text, view->width);
     free(text);
-    free(rows);
 }
 
 // ---- Findings.
@@ -301,7 +272,7 @@ static void text_finding(const status_t *s, const status_finding_t *finding, con
     buffer_printf(out, "%s%s%s%*s", view->colour ? colours[finding->severity] : "", label, view->colour ? "\x1b[0m" : "",
                   (int)(INDENT - strlen(label)), "");
     text_wrap(out, buffer_text(&line), INDENT, view);
-    text_labelled(out, "", finding->why, view);
+    text_labelled(out, view, "", "%s", finding->why);
     buffer_printf(out, "%*s-> ", INDENT, "");
     text_wrap(out, finding->next, INDENT + strlen("-> "), view);
     buffer_free(&line);
@@ -324,17 +295,14 @@ static void text_findings(const status_t *s, const status_findings_t *findings, 
     }
 }
 
+// On a screen of --watch the findings come first, because the end is cut off.
 void status_text(const status_t *status, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
-    buffer_t below = {0};
-    text_findings(status, findings, view, &below);
     text_head(status, view, out);
     buffer_str(out, "\n");
-    if (status->reached) {
-        size_t used = text_count_lines(out) + 1 + text_count_lines(&below), max_rows = SIZE_MAX; // with the line of titles
-        if (view->rows) max_rows = view->rows > used + ROWS_MIN ? view->rows - used : ROWS_MIN;
-        text_queues(status, findings, view, max_rows, out);
-    }
-    buffer_add(out, buffer_text(&below), below.len);
-    buffer_free(&below);
-    if (view->rows) text_cut(out, view->rows, view->width);
+    if (view->rows) text_findings(status, findings, view, out);
+    if (status->reached) text_queues(status, view, out);
+    if (view->rows)
+        text_cut(out, view->rows, view->width);
+    else
+        text_findings(status, findings, view, out);
 }

@@ -451,7 +451,7 @@ Test(unit_status, text_fits_and_cuts_long_names_visibly) {
                 cr_assert_leq(width_of(at, strcspn(at, "\n")), widths[i], "%s", at);
             cr_assert(rows == 0 || lines <= rows, "%zu lines: %s", lines, buffer_text(&out));
             cr_assert_null(strchr(buffer_text(&out), '\x1b'), "an escape sequence in a text of Redis is printed");
-            cr_assert_not_null(strstr(buffer_text(&out), "…"));
+            cr_assert(rows || strstr(buffer_text(&out), "…"), "%s", buffer_text(&out)); /* a small screen ends before the name */
             cr_assert(rows || strstr(buffer_text(&out), "123.5M"), "%s", buffer_text(&out));
         }
 }
