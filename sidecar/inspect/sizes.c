@@ -28,6 +28,14 @@ static const char *const WORDS[] = {
     [MEASURE_MARKER] = "marker", [MEASURE_RECORDS] = "records", [MEASURE_RECORD_BYTES] = "bytes",
 };
 
+const sizes_t sizes_unknown = {.delayed = SIZES_UNKNOWN,
+                               .ready = SIZES_UNKNOWN,
+                               .in_progress = SIZES_UNKNOWN,
+                               .next_due_ms = SIZES_UNKNOWN,
+                               .oldest_in_progress_ms = SIZES_UNKNOWN,
+                               .records = SIZES_UNKNOWN,
+                               .record_bytes = SIZES_UNKNOWN};
+
 typedef struct row {
     size_t queue; // index in count_t.out
     measure_t measure;
@@ -88,13 +96,7 @@ static void sizes_begin(count_t *c, size_t first, sizes_depth_t depth) {
     for (size_t i = 0; i < c->count; i++) {
         const queue_keys_t *at = &c->keys->queues[first + i];
         tally_t *tally = &c->tallies[i];
-        c->out[i] = (sizes_t){.delayed = SIZES_UNKNOWN,
-                              .ready = SIZES_UNKNOWN,
-                              .in_progress = SIZES_UNKNOWN,
-                              .next_due_ms = SIZES_UNKNOWN,
-                              .oldest_in_progress_ms = SIZES_UNKNOWN,
-                              .records = SIZES_UNKNOWN,
-                              .record_bytes = SIZES_UNKNOWN};
+        c->out[i] = sizes_unknown;
         tally->at = at;
         tally->ops = dialect_ops(at->config->dialect);
         tally->status.config = at->config;

@@ -25,6 +25,7 @@ typedef struct sizes {
     int64_t record_bytes; // bytes of their values, which stream.max_bytes limits
     redis_error_t error;  // of the first unknown number; OUTCOME_OK = every number is known
 } sizes_t;
+extern const sizes_t sizes_unknown; // without any number
 
 typedef enum sizes_depth {
     SIZES_READY,  // only the ready lists; every other number is unknown

@@ -144,13 +144,7 @@ static bool shard_read(const cli_shard_t *shard, bool slow, status_t *status) {
 static void status_cut_off(status_t *status, size_t queue, const char *why) {
     status->places[queue].state = SLOT_CUT_OFF;
     snprintf(status->places[queue].why, sizeof status->places[queue].why, "%s", why);
-    status->sizes[queue] = (sizes_t){.delayed = SIZES_UNKNOWN,
-                                     .ready = SIZES_UNKNOWN,
-                                     .in_progress = SIZES_UNKNOWN,
-                                     .next_due_ms = SIZES_UNKNOWN,
-                                     .oldest_in_progress_ms = SIZES_UNKNOWN,
-                                     .records = SIZES_UNKNOWN,
-                                     .record_bytes = SIZES_UNKNOWN};
+    status->sizes[queue] = sizes_unknown;
 }
 
 static void status_begin(status_reader_t *reader, bool slow) {
