@@ -2,7 +2,6 @@
 
 #include "audit/query/query.h"
 #include "base/clock.h"
-#include "cli/shards.h"
 #include "cli/status/status.h"
 #include "cli/time_text.h"
 #include "inspect/survey.h"
@@ -19,27 +18,17 @@ enum {
     MAX_MS = 500,                 // in all
 };
 
-struct status_reader {
-    status_t status;
-    const atomic_bool *stop;
-    keyspace_t *keys;
-    cli_shards_t *shards;
-    unsigned slots_version; // of the last read
-    mono_t slow_at;         // when the expensive facts are read again
-};
-
-status_reader_t *status_reader_new(const config_t *config, const atomic_bool *stop) {
-    status_reader_t *reader = mem_alloc(sizeof *reader);
-    reader->keys = keyspace_new(config);
-    reader->stop = stop;
-    reader->shards = shards_new(config, "queue-sidecar-status", stop);
-    reader->status.config = config;
-    reader->status.keys = reader->keys;
-    reader->status.places = mem_array(config->queue_count, sizeof *reader->status.places);
-    reader->status.sizes = mem_array(config->queue_count, sizeof *reader->status.sizes);
-    reader->status.recent = mem_array(config->queue_count, sizeof *reader->status.recent);
-    snprintf(reader->status.target, sizeof reader->status.target, "%s", shards_target(reader->shards));
-    return reader;
+status_t *status_new(const config_t *config, const atomic_bool *stop) {
+    status_t *status = mem_alloc(sizeof *status);
+    *status = (status_t){.config = config,
+                         .keys = keyspace_new(config),
+                         .stop = stop,
+                         .shards = shards_new(config, "queue-sidecar-status", stop),
+                         .places = mem_array(config->queue_count, sizeof *status->places),
+                         .sizes = mem_array(config->queue_count, sizeof *status->sizes),
+                         .recent = mem_array(config->queue_count, sizeof *status->recent)};
+    snprintf(status->target, sizeof status->target, "%s", shards_target(status->shards));
+    return status;
 }
 
 static void status_forget_preflight(status_t *status) {
@@ -49,16 +38,16 @@ static void status_forget_preflight(status_t *status) {
     status->preflight_count = 0;
 }
 
-void status_reader_free(status_reader_t *reader) {
-    status_forget_preflight(&reader->status);
-    snapshot_free(&reader->status.snapshot);
-    servers_free(&reader->status.servers);
-    free(reader->status.places);
-    free(reader->status.sizes);
-    free(reader->status.recent);
-    shards_free(reader->shards);
-    keyspace_free(reader->keys);
-    free(reader);
+void status_free(status_t *status) {
+    status_forget_preflight(status);
+    snapshot_free(&status->snapshot);
+    servers_free(&status->servers);
+    free(status->places);
+    free(status->sizes);
+    free(status->recent);
+    shards_free(status->shards);
+    keyspace_free(status->keys);
+    free(status);
 }
 
 static void status_add_preflight(void *self, preflight_level_t kind, const char *queue, const char *text) {
@@ -147,19 +136,18 @@ static void status_cut_off(status_t *status, size_t queue, const char *why) {
     status->sizes[queue] = sizes_unknown;
 }
 
-static void status_begin(status_reader_t *reader, bool slow) {
-    status_t *status = &reader->status;
+static void status_begin(status_t *status, bool slow) {
     snapshot_t *snapshot = &status->snapshot;
     snapshot_free(snapshot);
     *snapshot = (snapshot_t){
-        .memory_used = -1, .memory_most = -1, .lock_count = reader->keys->lock_count, .queue_count = reader->keys->queue_count};
+        .memory_used = -1, .memory_most = -1, .lock_count = status->keys->lock_count, .queue_count = status->keys->queue_count};
     snapshot->locks = mem_array(snapshot->lock_count, sizeof *snapshot->locks);
     snapshot->queues = mem_array(snapshot->queue_count, sizeof *snapshot->queues);
     for (size_t i = 0; i < snapshot->lock_count; i++) snapshot->locks[i].pttl_ms = STATUS_UNKNOWN;
     for (size_t i = 0; i < snapshot->queue_count; i++) {
         status_place_t *place = &status->places[i];
-        *place = (status_place_t){.slot = reader->shards->slots[i], .primary = slow ? SIZE_MAX : place->primary};
-        if (shards_is_served(reader->shards, i)) continue;
+        *place = (status_place_t){.slot = status->shards->slots[i], .primary = slow ? SIZE_MAX : place->primary};
+        if (shards_is_served(status->shards, i)) continue;
         char *why = mem_printf("no node serves its slot, %u", place->slot);
         status_cut_off(status, i, why);
         free(why);
@@ -181,24 +169,23 @@ static void status_lose_shard(const cli_shard_t *shard, bool slow, status_t *sta
     }
 }
 
-static bool status_read_redis(status_reader_t *reader, bool slow) {
-    status_t *status = &reader->status;
+static bool status_read_redis(status_t *status, bool slow) {
     size_t reached = 0;
-    if (shards_find(reader->shards, slow, &status->error) != OUTCOME_OK) return false;
-    slow = slow || reader->slots_version != reader->shards->version;
-    reader->slots_version = reader->shards->version;
+    if (shards_find(status->shards, slow, &status->error) != OUTCOME_OK) return false;
+    slow = slow || status->slots_version != status->shards->version;
+    status->slots_version = status->shards->version;
     if (slow) status_forget_preflight(status);
     if (slow) servers_forget_primaries(&status->servers);
-    status_begin(reader, slow);
-    for (size_t i = 0; i < reader->shards->count; i++) {
-        const cli_shard_t *shard = &reader->shards->items[i];
+    status_begin(status, slow);
+    for (size_t i = 0; i < status->shards->count; i++) {
+        const cli_shard_t *shard = &status->shards->items[i];
         if (shard_read(shard, slow, status))
             reached++;
         else
             status_lose_shard(shard, slow, status);
     }
-    snprintf(status->target, sizeof status->target, "%s", shards_target(reader->shards));
-    return reached > 0 || reader->shards->count == 0;
+    snprintf(status->target, sizeof status->target, "%s", shards_target(status->shards));
+    return reached > 0 || status->shards->count == 0;
 }
 
 // ---- The last hour, in a log.
@@ -322,8 +309,7 @@ static bool status_log_is_behind(const status_t *status) {
     return false;
 }
 
-static void status_read_audit_log(status_reader_t *reader, bool slow) {
-    status_t *status = &reader->status;
+static void status_read_audit_log(status_t *status, bool slow) {
     int64_t gaps = status->log.open_gaps;
     buffer_t why = {0};
     status->log = (status_log_t){.open_gaps = slow ? STATUS_UNKNOWN : gaps};
@@ -344,21 +330,19 @@ static void status_read_audit_log(status_reader_t *reader, bool slow) {
     buffer_free(&why);
 }
 
-const status_t *status_read(status_reader_t *reader) {
-    status_t *status = &reader->status;
-    bool slow = mono_reached(reader->slow_at, mono_now());
-    if (slow) reader->slow_at = mono_add(mono_now(), STATUS_SLOW_MS * NS_PER_MS);
+void status_read(status_t *status) {
+    bool slow = mono_reached(status->slow_at, mono_now());
+    if (slow) status->slow_at = mono_add(mono_now(), STATUS_SLOW_MS * NS_PER_MS);
     status->wall_ms = time_now_ms();
-    if (slow) servers_read_sentinels(&status->servers, &status->config->redis, reader->stop);
-    status->reached = status_read_redis(reader, slow);
-    if (!status->reached) reader->slow_at = mono_now(); // read everything when Redis is back
+    if (slow) servers_read_sentinels(&status->servers, &status->config->redis, status->stop);
+    status->reached = status_read_redis(status, slow);
+    if (!status->reached) status->slow_at = mono_now(); // read everything when Redis is back
     status_forget_recent(status);
-    status_read_audit_log(reader, slow);
+    status_read_audit_log(status, slow);
     if (status->reached && status->source == STATUS_FROM_NOTHING) {
-        for (size_t i = 0; i < reader->shards->count; i++)
-            if (conn_is_open(reader->shards->items[i].conn)) recent_read_streams(&reader->shards->items[i], status);
+        for (size_t i = 0; i < status->shards->count; i++)
+            if (conn_is_open(status->shards->items[i].conn)) recent_read_streams(&status->shards->items[i], status);
         status->source = STATUS_FROM_STREAM;
     }
     local_instance_read(status->config, &status->local);
-    return status;
 }

@@ -12,7 +12,7 @@
 enum { INTERVAL_MS = 2000, INTERVAL_MIN_MS = 200, INTERVAL_MAX_MS = 3600000, SLICE_MS = 100, WIDTH = 100 };
 
 typedef struct status_run {
-    status_reader_t *reader;
+    status_t *status;
     bool *wanted; // owned; NULL = all queues
     bool json, utc;
     int exit; // the code for the last frame
@@ -63,18 +63,18 @@ static bool status_is_terminal(void) {
 // Appends one frame, of `columns` (0 = WIDTH) and at most `rows` lines (0 = any).
 static void status_draw(status_run_t *run, size_t columns, size_t rows, buffer_t *out) {
     const char *no_colour = getenv("NO_COLOR"); // see no-color.org
-    const status_t *status = status_read(run->reader);
-    status_findings_t findings = status_diagnose(status, run->wanted);
+    status_read(run->status);
+    status_findings_t findings = status_diagnose(run->status, run->wanted);
     const status_view_t view = {.wanted = run->wanted,
                                 .width = columns ? columns : WIDTH,
                                 .rows = rows,
                                 .colour = status_is_terminal() && !(no_colour && *no_colour),
                                 .utc = run->utc};
-    run->exit = status_exit(status, &findings);
+    run->exit = status_exit(run->status, &findings);
     if (run->json)
-        status_json(status, &findings, run->wanted, out);
+        status_json(run->status, &findings, run->wanted, out);
     else
-        status_text(status, &findings, &view, out);
+        status_text(run->status, &findings, &view, out);
     status_findings_free(&findings);
 }
 
@@ -215,13 +215,13 @@ static int status_command(const cli_args_t *args) {
     if (!config) return run.json ? CLI_BAD_CONFIG : status_print_refused(args->config);
     if (status_find_queues(args, config, &run.wanted)) {
         cli_find_mode(config);
-        run.reader = status_reader_new(config, &interrupted);
+        run.status = status_new(config, &interrupted);
         if (args->watch)
             status_watch(&run, interval_ms);
         else
             status_print_once(&run);
         code = args->watch ? CLI_OK : run.exit;
-        status_reader_free(run.reader);
+        status_free(run.status);
     }
     free(run.wanted);
     config_free(config);

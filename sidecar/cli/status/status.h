@@ -6,6 +6,7 @@
 
 #include "audit/audit.h"
 #include "cli/args.h"
+#include "cli/shards.h"
 #include "cli/status/local_instance.h"
 #include "inspect/preflight.h"
 #include "inspect/servers.h"
@@ -54,7 +55,7 @@ typedef struct status_log {
 
 typedef struct status {
     const config_t *config; // borrowed
-    const keyspace_t *keys; // borrowed
+    keyspace_t *keys;       // owned
     bool reached;           // false = nothing of Redis is known
     redis_error_t error;    // why Redis was not reached
     char server[64], target[256];
@@ -69,6 +70,11 @@ typedef struct status {
     size_t preflight_count;
     status_log_t log;
     local_instance_t local;
+    // Of the reader.
+    const atomic_bool *stop;
+    cli_shards_t *shards;   // owned
+    unsigned slots_version; // of the last read
+    mono_t slow_at;         // when the expensive facts are read again
 } status_t;
 
 typedef enum status_severity { STATUS_NOTE, STATUS_WARNING, STATUS_FAULT, STATUS_SEVERITIES } status_severity_t;
@@ -94,10 +100,9 @@ int status_exit(const status_t *status, const status_findings_t *findings); // a
 
 // Reads all facts. The expensive ones (preflight, gaps) are read again after STATUS_SLOW_MS only.
 enum { STATUS_SLOW_MS = 30000 };
-typedef struct status_reader status_reader_t;
-status_reader_t *status_reader_new(const config_t *config, const atomic_bool *stop); // owned
-void status_reader_free(status_reader_t *reader);
-const status_t *status_read(status_reader_t *reader); // borrowed until the next call
+status_t *status_new(const config_t *config, const atomic_bool *stop); // owned; `stop` ends a wait for Redis
+void status_free(status_t *status);
+void status_read(status_t *status);
 
 // The acknowledgement of this machine's audit log for a queue's stream; NULL = none.
 const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
