@@ -58,23 +58,26 @@ static int atomic_file_open_part(const char *part) {
 }
 
 static void atomic_file_close(atomic_file_t *file) {
-    if (file->fd >= 0) close(file->fd);
+    if (file->out) fclose(file->out);
     free(file->path);
     free(file->part);
-    *file = (atomic_file_t){.fd = -1};
+    *file = (atomic_file_t){0};
 }
 
 bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, const char *config, bool force, buffer_t *why) {
-    *file = (atomic_file_t){.path = mem_str(path), .part = mem_printf("%s.part", path), .fd = -1, .force = force};
+    *file = (atomic_file_t){.path = mem_str(path), .part = mem_printf("%s.part", path), .force = force};
+    int fd = -1;
     if (atomic_file_may_create(file, log, config, why)) {
-        file->fd = atomic_file_open_part(file->part);
-        if (file->fd < 0)
+        fd = atomic_file_open_part(file->part);
+        if (fd < 0)
             atomic_file_fail(why, file->part,
                              errno == EWOULDBLOCK ? "another process is writing it: wait until it ends"
                              : errno == EPERM ? "belongs to another user: remove it, or name a file in a directory of your own"
                                               : strerror(errno));
     }
-    if (file->fd >= 0 && ftruncate(file->fd, 0) == 0) return true;
+    file->out = fd >= 0 && ftruncate(fd, 0) == 0 ? fdopen(fd, "w") : NULL;
+    if (file->out) return true;
+    if (fd >= 0) close(fd);
     atomic_file_close(file);
     return false;
 }
@@ -88,7 +91,7 @@ static bool atomic_file_rename(const atomic_file_t *file) {
 }
 
 bool atomic_file_end(atomic_file_t *file, bool complete, buffer_t *why) {
-    bool renamed = complete && fsync(file->fd) == 0 && atomic_file_rename(file);
+    bool renamed = complete && fflush(file->out) == 0 && fsync(fileno(file->out)) == 0 && atomic_file_rename(file);
     if (complete && !renamed)
         atomic_file_fail(why, file->path,
                          errno == EEXIST ? "was created meanwhile: name a new file, or use --force" : strerror(errno));

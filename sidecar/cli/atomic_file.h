@@ -6,7 +6,7 @@
 
 typedef struct atomic_file {
     char *path, *part; // owned
-    int fd;            // of the part; -1 = none
+    FILE *out;         // the part; owned
     bool force;        // replace an existing file
 } atomic_file_t;
 

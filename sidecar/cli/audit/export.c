@@ -9,7 +9,6 @@ enum { PAGE_BYTES = 1024 * 1024 };
 
 typedef struct export {
     const audit_args_t *args;
-    int fd;
     const char *name;      // of the output, for messages
     event_output_t output; // holds one page, so that no read transaction waits for the reader of the file
     int64_t events;        // written so far
@@ -32,19 +31,9 @@ static void export_add_end(export_t *export) {
 }
 
 static bool export_flush(export_t *export, buffer_t *why) {
-    buffer_t *text = &export->output.records.text;
-    terminal_escape_output(text, export->fd);
-    for (size_t at = 0; at < text->len;) {
-        ssize_t wrote = write(export->fd, text->data + at, text->len - at);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) {
-            buffer_printf(why, "%s: %s", export->name, strerror(errno));
-            return false;
-        }
-        at += (size_t)wrote;
-    }
-    buffer_clear(text);
-    return true;
+    bool written = records_print(&export->output.records) && fflush(export->output.records.out) == 0;
+    if (!written) buffer_printf(why, "%s: %s", export->name, strerror(errno));
+    return written;
 }
 
 // Leaves out events that come during the export, or an export beside a busy sidecar would never end.
@@ -77,15 +66,14 @@ static int export_run(audit_args_t *args) {
     atomic_file_t file;
     if (!args->filter.kind) args->filter.all_kinds = true;
     export_t export = {.args = args,
-                       .fd = STDOUT_FILENO,
                        .name = name ? name : "standard output",
-                       .output = {.format = args->format, .records.raw = args->raw},
+                       .output = {.format = args->format, .records = {.raw = args->raw, .out = stdout}},
                        .progress = progress_begin("exporting")};
     if (!name && isatty(STDOUT_FILENO)) export.progress.enabled = false; // progress would mix with the rows
     if (!name) return export_write(&export, &why) ? CLI_OK : audit_print_error(&why);
     if (!atomic_file_create(&file, name, args->path, cli_config_path(args->text.config), args->force, &why))
         return audit_print_error(&why);
-    export.fd = file.fd;
+    export.output.records.out = file.out;
     bool done = export_write(&export, &why);
     failpoint("export_before_rename");
     return atomic_file_end(&file, done, &why) ? CLI_OK : audit_print_error(&why);

@@ -84,7 +84,7 @@ static void record_write_csv(records_t *records, const void *row) {
 }
 
 void records_begin(records_t *records, audit_format_t format, const field_t *fields, size_t count) {
-    *records = (records_t){.format = format, .fields = fields, .field_count = count, .raw = records->raw};
+    *records = (records_t){.format = format, .fields = fields, .field_count = count, .raw = records->raw, .out = records->out};
     if (format != FORMAT_CSV) return;
     for (size_t i = 0; i < count; i++) buffer_printf(&records->text, "%s%s", i ? "," : "", fields[i].name);
     buffer_str(&records->text, "\r\n");
@@ -102,8 +102,9 @@ void records_add(records_t *records, const void *row) {
 }
 
 bool records_print(records_t *records) {
-    terminal_escape_output(&records->text, STDOUT_FILENO);
-    bool written = fwrite(buffer_text(&records->text), 1, records->text.len, stdout) == records->text.len;
+    FILE *out = records->out ? records->out : stdout;
+    terminal_escape_output(&records->text, fileno(out));
+    bool written = fwrite(buffer_text(&records->text), 1, records->text.len, out) == records->text.len;
     buffer_clear(&records->text);
     return written;
 }

@@ -26,15 +26,16 @@ typedef struct records {
     audit_format_t format; // not FORMAT_TABLE
     const field_t *fields; // borrowed
     size_t field_count;
-    bool raw; // cells of CSV as they are; false: without formulas
+    bool raw;  // cells of CSV as they are; false: without formulas
+    FILE *out; // borrowed; NULL = standard output
     int64_t count;
     buffer_t text; // owned: text not yet printed
 } records_t;
 
-// Sets all members but `raw`. Appends the header of CSV to the text.
+// Sets all members but `raw` and `out`. Appends the header of CSV to the text.
 void records_begin(records_t *records, audit_format_t format, const field_t *fields, size_t count);
 void records_add(records_t *records, const void *row);
-// Prints the text to standard output. False when that fails.
+// Prints the text. False when that fails.
 bool records_print(records_t *records);
 // Prints the text and the end of a JSON array, and frees the text.
 void records_end(records_t *records);

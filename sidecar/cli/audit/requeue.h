@@ -91,6 +91,3 @@ int report_end(requeue_t *requeue, const char *stopped);
 
 // Carries the plan out, or only checks it in a dry run. Returns an exit code.
 int requeue_run(requeue_t *requeue);
-
-// Waits a second for one replica to have all that `conn` has written, if there is a replica. Says so if none has.
-void requeue_wait_for_replica(conn_t *conn);

@@ -311,7 +311,7 @@ static int run_and_report(run_t *run) {
     bool read = run_plan(run, &why);
     run_read_replies(run, 0);
     for (size_t i = 0; run->requeue->report.of[RESULT_DONE] && i < run->servers.shards->count; i++)
-        requeue_wait_for_replica(run->servers.shards->items[i].conn);
+        requeue_servers_wait(run->servers.shards->items[i].conn);
     char *stopped = read ? run_format_stop(run) : mem_str("the audit log cannot be read");
     int status = run_exit_code(run, report_end(run->requeue, stopped));
     free(stopped);

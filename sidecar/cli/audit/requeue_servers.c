@@ -1,6 +1,9 @@
 #include "cli/audit/requeue_servers.h"
 
 #include "dialects/dialect.h"
+#include "redis/reply.h"
+
+enum { WAIT_MS = 1000, REPLY_MS = 5000 }; // for a replica
 
 // Finds queues whose keys do not fit their dialect.
 static outcome_t servers_check_queues(requeue_servers_t *servers, const requeue_t *requeue, const cli_shard_t *shard,
@@ -63,4 +66,31 @@ void requeue_servers_end(requeue_servers_t *servers, const requeue_t *requeue) {
     }
     free(servers->queues);
     shards_free(servers->shards);
+}
+
+static bool servers_have_replica(conn_t *conn) {
+    redisReply *role;
+    redis_error_t error;
+    request_begin(conn, "ROLE");
+    outcome_t outcome = request_ask(conn, &role, &error);
+    const redisReply *replicas = reply_at(role, 2);
+    bool exists = outcome == OUTCOME_OK && reply_is(reply_at(role, 0), "master") && replicas && replicas->elements > 0;
+    conn_reply_free(role);
+    return exists;
+}
+
+void requeue_servers_wait(conn_t *conn) {
+    redisReply *reply;
+    redis_error_t error;
+    if (!conn_is_open(conn) || !servers_have_replica(conn)) return;
+    request_begin(conn, "WAIT", "1");
+    request_int(conn, WAIT_MS);
+    request_end(conn);
+    outcome_t outcome = conn_read(conn, WAIT_MS + REPLY_MS, &reply, &error);
+    bool answered = outcome == OUTCOME_OK, confirmed = answered && reply_int(reply) > 0;
+    conn_reply_free(reply);
+    fflush(stdout);
+    if (!confirmed)
+        fprintf(stderr, "queue-sidecar: redis at %s: no replica has confirmed this%s%s; a failover now may undo it\n",
+                conn_target(conn), answered ? " within 1 s" : ": ", answered ? "" : error.text);
 }

@@ -20,4 +20,7 @@ typedef struct requeue_servers {
 
 // Fills *servers, which is empty. Returns CLI_OK, or an exit code after a message. End it with requeue_servers_end in any case.
 int requeue_servers_connect(requeue_servers_t *servers, const requeue_t *requeue);
+// Waits a second for one replica to have all that `conn` has written, if there is a replica: a failover to one that lacks it
+// would undo it. Says so if none has it.
+void requeue_servers_wait(conn_t *conn);
 void requeue_servers_end(requeue_servers_t *servers, const requeue_t *requeue);
