@@ -71,10 +71,9 @@ void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines) {
     }
 }
 
-void terminal_escape_output(buffer_t *text, int fd) {
-    if (text->len == 0 || !isatty(fd)) return;
+bool terminal_print(buffer_t *text, FILE *out) {
     buffer_t safe = {0};
-    for (size_t at = 0; at < text->len;) {
+    for (size_t at = 0; at < text->len && isatty(fileno(out));) {
         const char *line = text->data + at, *end = memchr(line, '\n', text->len - at);
         size_t len = end ? (size_t)(end - line) : text->len - at;
         bool ends_in_cr = end && len && line[len - 1] == '\r'; // of a row of CSV
@@ -82,8 +81,11 @@ void terminal_escape_output(buffer_t *text, int fd) {
         if (end) buffer_str(&safe, "\n");
         at += len + (end != NULL);
     }
+    const buffer_t *shown = safe.len ? &safe : text;
+    bool printed = fwrite(buffer_text(shown), 1, shown->len, out) == shown->len;
+    buffer_free(&safe);
     buffer_free(text);
-    *text = safe;
+    return printed;
 }
 
 // Returns how many bytes of `text` fit into `max_width` columns, in whole characters; *width is their number of columns.

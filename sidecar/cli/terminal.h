@@ -9,9 +9,9 @@
 // UTF-8, become \n, \x1b, \u202e. keep_lines: line feeds stay.
 void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines);
 
-// If `fd` is a terminal, escapes text for machines, such as JSON or CSV, line by line before it is printed. In JSON \uXXXX means
-// the same character.
-void terminal_escape_output(buffer_t *text, int fd);
+// Prints text for machines, such as JSON or CSV, and frees it; on a terminal escapes it line by line. In JSON \uXXXX means the
+// same character. False: not all could be printed.
+bool terminal_print(buffer_t *text, FILE *out);
 
 // Columns that escaped text takes, and how many of its bytes fit into `columns`.
 size_t terminal_width(slice_t text);

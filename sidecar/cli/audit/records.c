@@ -101,16 +101,9 @@ void records_add(records_t *records, const void *row) {
     records->count++;
 }
 
-bool records_print(records_t *records) {
-    FILE *out = records->out ? records->out : stdout;
-    terminal_escape_output(&records->text, fileno(out));
-    bool written = fwrite(buffer_text(&records->text), 1, records->text.len, out) == records->text.len;
-    buffer_clear(&records->text);
-    return written;
-}
+bool records_print(records_t *records) { return terminal_print(&records->text, records->out ? records->out : stdout); }
 
 void records_end(records_t *records) {
     if (records->format == FORMAT_JSON_ARRAY) buffer_str(&records->text, records->count ? "\n]\n" : "[]\n");
     records_print(records);
-    buffer_free(&records->text);
 }

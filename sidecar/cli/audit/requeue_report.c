@@ -95,9 +95,7 @@ void report_add(requeue_t *requeue, const requeue_target_t *target, requeue_resu
     case FORMAT_JSON_LINES:
         report_add_json(&line, requeue, target, result, detail);
         buffer_str(&line, "\n");
-        terminal_escape_output(&line, STDOUT_FILENO);
-        fwrite(line.data, 1, line.len, stdout);
-        buffer_free(&line);
+        terminal_print(&line, stdout);
         break;
     case FORMAT_JSON_ARRAY:
         if (result <= RESULT_WOULD || report->problem_count >= MAX_JSON_PROBLEMS) break;
@@ -123,9 +121,7 @@ static void report_print_json(const requeue_t *requeue, const char *stopped) {
     else
         buffer_str(&out, "null");
     buffer_printf(&out, ",\"problems\":[%s]}\n", buffer_text(&report->problems));
-    terminal_escape_output(&out, STDOUT_FILENO);
-    fwrite(out.data, 1, out.len, stdout);
-    buffer_free(&out);
+    terminal_print(&out, stdout);
 }
 
 static void report_print_counts(const requeue_t *requeue) {

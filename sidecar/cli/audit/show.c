@@ -91,12 +91,6 @@ static void show_read_history(show_t *show, const audit_row_t *row) {
     audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history, show, &show->why);
 }
 
-static void show_print(show_t *show) {
-    terminal_escape_output(&show->out, STDOUT_FILENO);
-    fwrite(buffer_text(&show->out), 1, show->out.len, stdout);
-    buffer_free(&show->out);
-}
-
 static void show_print_table(show_t *show, const audit_row_t *row) {
     const event_t *event = &row->event;
     buffer_t *out = &show->out;
@@ -131,7 +125,7 @@ static void show_print_table(show_t *show, const audit_row_t *row) {
         buffer_printf(out, "%s bytes, not recorded with this event\n", number_text(event->size).text);
     }
     buffer_str(out, "\n");
-    show_print(show);
+    terminal_print(&show->out, stdout);
     show->history = (event_output_t){.utc = utc, .narrow = terminal_is_narrow(stdout), .marked = event->event};
     event_output_begin(&show->history, columns, COUNT(columns), 0, stdout);
     show_read_history(show, row);
@@ -145,7 +139,7 @@ static void show_print_json(show_t *show, const audit_row_t *row) {
     buffer_str(&show->out, ",\"history\":[");
     show_read_history(show, row);
     buffer_str(&show->out, "]}\n");
-    show_print(show);
+    terminal_print(&show->out, stdout);
 }
 
 static bool show_print_row(void *self, const audit_row_t *row) {

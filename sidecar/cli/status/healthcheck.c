@@ -12,9 +12,7 @@ static int healthcheck_ask(const config_t *config, bool ready, int no_answer) {
     local_instance_t instance;
     buffer_t body = {0};
     local_instance_ask(config, ready ? "/readyz" : "/healthz", TIMEOUT_S, &instance, &body);
-    terminal_escape_output(&body, STDOUT_FILENO);
-    fputs(buffer_text(&body), stdout);
-    buffer_free(&body);
+    terminal_print(&body, stdout);
     if (instance.state == LOCAL_NOT_ASKED)
         fputs("queue-sidecar healthcheck: http.port is 0, so the sidecar does not serve its health: set a port\n", stderr);
     else if (instance.state != LOCAL_ANSWERED)

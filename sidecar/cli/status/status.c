@@ -78,12 +78,20 @@ static void status_draw(status_run_t *run, size_t columns, size_t rows, buffer_t
     status_findings_free(&findings);
 }
 
+// Prints a frame and frees it.
+static void status_print(const status_run_t *run, buffer_t *out) {
+    if (run->json)
+        terminal_print(out, stdout);
+    else
+        fputs(buffer_text(out), stdout);
+    fflush(stdout);
+    buffer_free(out);
+}
+
 static void status_print_once(status_run_t *run) {
     buffer_t out = {0};
     status_draw(run, terminal_columns(stdout), 0, &out);
-    if (run->json) terminal_escape_output(&out, STDOUT_FILENO);
-    fwrite(out.data, 1, out.len, stdout);
-    buffer_free(&out);
+    status_print(run, &out);
 }
 
 // ---- Watching.
@@ -118,8 +126,8 @@ static void watch_suspend(void) {
     atomic_store(&suspended, false);
 }
 
-// Clears the rest of each line instead of the screen, which would flicker.
-static void watch_show(const buffer_t *frame) {
+// Frees the frame. Clears the rest of each line instead of the screen, which would flicker.
+static void watch_show(buffer_t *frame) {
     buffer_t out = {0};
     buffer_str(&out, "\x1b[H");
     for (const char *at = buffer_text(frame); *at; at++)
@@ -128,9 +136,9 @@ static void watch_show(const buffer_t *frame) {
         else
             buffer_str(&out, at[1] ? "\x1b[K\r\n" : "\x1b[K"); // on the last line of the screen a line feed would scroll
     buffer_str(&out, "\x1b[J");
-    fwrite(out.data, 1, out.len, stdout);
-    fflush(stdout);
+    watch_print(buffer_text(&out));
     buffer_free(&out);
+    buffer_free(frame);
 }
 
 // False: stop watching, because of a signal or because nobody reads the output any more.
@@ -166,14 +174,12 @@ static void status_watch(status_run_t *run, int64_t interval_ms) {
         mono_t next = mono_add(mono_now(), interval_ms * NS_PER_MS);
         struct winsize size = {.ws_col = 0};
         if (in_place) ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-        buffer_clear(&frame);
         status_draw(run, size.ws_col, size.ws_row, &frame);
         if (atomic_load(&interrupted)) break; // the last reading may be incomplete
-        if (run->json) terminal_escape_output(&frame, STDOUT_FILENO);
         if (in_place)
             watch_show(&frame);
         else
-            watch_print(buffer_text(&frame));
+            status_print(run, &frame);
         go_on = watch_wait(next, in_place);
     }
     if (in_place) watch_print(LEAVE);
