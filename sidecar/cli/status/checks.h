@@ -54,14 +54,12 @@ struct status_check {
 
 enum { CHECK_FULL = 1 }; // variant of a row; variant 0 = nearly full
 
-// checks_server.c
-check_fn check_memory, check_clocks, check_servers, check_slot;
-
 // checks_stream.c
 check_fn check_stream, check_trimmed_early, check_last_id, check_uncopied, check_behind, check_silent_log;
 
 // checks_here.c
-check_fn check_connection, check_instance, check_log_unreadable, check_gaps;
+check_fn check_connection, check_instance, check_log_unreadable, check_gaps, check_memory, check_clocks, check_servers,
+    check_slot;
 
 extern const status_check_t status_checks[];
 extern const size_t status_check_count;

@@ -1,6 +1,11 @@
-// Checks of this machine: its connection, whether an instance answers, and its audit log.
+// Checks of this machine (its connection, whether an instance answers, and its audit log) and of Redis's servers.
 #include "base/text/units.h"
 #include "cli/status/checks.h"
+
+enum {
+    CLOCK_OFFSET_MS = 60000, // largest difference between the clocks of Redis and this machine
+    MEMORY_PERCENT = 95,     // of maxmemory
+};
 
 int64_t check_connection(const check_subject_t *x, buffer_t *what) {
     if (x->s->reached) return 0;
@@ -27,4 +32,28 @@ int64_t check_gaps(const check_subject_t *x, buffer_t *what) {
     buffer_printf(what, "the local audit log has %s %s: the log was lost, or Redis trimmed records before this log had them",
                   count_text(log->open_gaps).text, log->open_gaps == 1 ? "gap" : "gaps");
     return log->open_gaps;
+}
+
+int64_t check_memory(const check_subject_t *x, buffer_t *what) {
+    const int64_t used = x->s->snapshot.memory_used, most = x->s->snapshot.memory_most;
+    if (most <= 0 || (double)used * 100 < (double)most * MEMORY_PERCENT || (used >= most) != (x->row->variant == CHECK_FULL))
+        return 0;
+    buffer_printf(what, "Redis uses %s of its maxmemory, %s", size_text(used).text, size_text(most).text);
+    return 1;
+}
+
+int64_t check_clocks(const check_subject_t *x, buffer_t *what) {
+    int64_t apart = llabs(x->s->wall_ms - x->s->snapshot.now_ms);
+    if (apart <= CLOCK_OFFSET_MS || x->s->snapshot.now_ms <= 0) return 0; // 0 = Redis's time is unknown
+    buffer_printf(what, "the clocks of Redis and of this machine are %s apart", duration_text(apart).text);
+    return apart;
+}
+
+int64_t check_servers(const check_subject_t *x, buffer_t *what) { return x->row->servers(&x->s->servers, x->s->wall_ms, what); }
+
+int64_t check_slot(const check_subject_t *x, buffer_t *what) {
+    const status_place_t *place = &x->s->places[x->queue];
+    if (place->state != (slot_state_t)x->row->variant) return 0;
+    buffer_str(what, place->why);
+    return 1;
 }

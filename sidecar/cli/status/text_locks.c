@@ -34,13 +34,7 @@ static void text_count_name(text_names_t *names, const char *name) {
     names->all[at].times++;
 }
 
-static int text_by_times(const void *a, const void *b) {
-    const struct text_name *one = a, *other = b;
-    if (one->times != other->times) return one->times < other->times ? 1 : -1;
-    return strcmp(one->name, other->name);
-}
-
-// If each queue has its own lock: adds how many locks are held, and the instances that hold most of them.
+// If each queue has its own lock: adds how many locks are held, and by which instances.
 void text_leaders(const snapshot_t *snapshot, buffer_t *line) {
     text_names_t leaders = {0};
     int64_t held = 0;
@@ -50,7 +44,6 @@ void text_leaders(const snapshot_t *snapshot, buffer_t *line) {
         text_count_name(&leaders, *lock->leader ? lock->leader : "unknown");
         held++;
     }
-    if (leaders.count) qsort(leaders.all, leaders.count, sizeof *leaders.all, text_by_times);
     buffer_printf(line, "%s of %s locks are held", count_text(held).text, count_text((int64_t)snapshot->lock_count).text);
     for (size_t i = 0; i < leaders.count && i < LEADERS_MAX; i++)
         buffer_printf(line, "%s %s %s", i ? "," : ":", leaders.all[i].name, count_text(leaders.all[i].times).text);
