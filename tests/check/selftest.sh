@@ -103,6 +103,7 @@ if command -v git >/dev/null; then
     plant subjects '"kitchen" is no folder' "$commit -m 'kitchen: repair all' -m body"
     plant subjects 'does not begin with a verb' "$commit -m 'check: the rule holds' -m body"
     plant subjects 'has no body' "$commit -m 'fix: repair all'"
+    plant subjects 'joins two changes' "$commit -m 'fix: repair the sink; check: sweep' -m body"
     fresh
 fi
 plant compdb 'tests/.*is not in build/compile_commands' 'sed -i "s/-nB \(.*\) .(TEST_OBJ)/-nB \1/" Makefile'

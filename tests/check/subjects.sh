@@ -25,6 +25,7 @@ faults() {
     case $rest in
     [!a-z]* | a\ * | an\ * | the\ * | no\ * | one\ * | two\ * | each\ * | every\ * | this\ * | it\ *) echo "does not begin with a verb behind the room: say what the commit does" ;;
     esac
+    case $rest in *\;*) echo "joins two changes: make two commits, or name what both are for" ;; esac
     case $rest in *.) echo "ends with a full stop: remove it" ;; esac
     [ "$(git log -1 --format=%b "$2")" ] || echo "has no body: add the reason"
 }
