@@ -324,7 +324,6 @@ Test(redis_script_settle_page, a_stream_that_fills_up_takes_what_fits) {
              *entries = redis_str(f.r, "HGET sidecar:email:meta entries");
         cr_assert_leq(strtoll(bytes, NULL, 10), 1 << 20);
         cr_assert_eq(strtoull(entries, NULL, 10), settled);
-        free(entries);
     }
 }
 
