@@ -94,6 +94,7 @@ typedef struct stream_reader {
 
 static void stream_read_id(flat_cursor_t *cursor, size_t queue, const stream_reader_t *reader) {
     flat_cursor_t entry = *cursor;
+    assert(reader->id); // no reader lacks both
     reader->id(reader->self, queue, flat_array(&entry) > 0 ? flat_text(&entry).data : "");
     flat_skip(cursor, 1);
 }
