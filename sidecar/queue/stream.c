@@ -85,7 +85,7 @@ outcome_t stream_read_reply(conn_t *conn, bool *arrived, redis_error_t *error) {
     return outcome;
 }
 
-// What gets the entries of a reply, or only their ids.
+// Gets the entries of a reply, or only their ids.
 typedef struct stream_reader {
     stream_entry_fn *entry; // NULL = `id` gets the ids
     stream_id_fn *id;

@@ -153,7 +153,7 @@ static void hold_move(daemon_t *d, bool with_keys) {
     nodes_move_finish(&nodes, slot, to);
     cr_assert(wait_for(took(&nodes, "{q0}", "late"), ROUND_MS), "the job of the moved queue does not come");
     cr_assert(wait_for(took(&nodes, "{q0}", "held"), ROUND_MS), "the job that was held does not come");
-    /* Where the lock is, too, it cannot be renewed, and nobody else can acquire it. */
+    /* If the lock has moved as well, nobody can renew or acquire it. */
     if (!with_keys) cr_assert_not(says(d, "no longer leading", ""), "a term has ended");
     expect_rounds(&nodes, d, "after the move");
 }

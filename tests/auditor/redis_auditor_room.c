@@ -3,6 +3,8 @@
 #include "auditor_fixture.h"
 #include "queue/stream.h"
 
+#include "wait.h"
+
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -223,19 +225,20 @@ Test(redis_auditor_room, a_storm_never_fills_the_stream) {
     close_auditor(&d);
 }
 
+/* Holds the reply for longer than a burst, and than a tick. */
 static void *pass_late(void *proxy) {
-    while (proxy_fired(proxy) == 0) usleep(1000);
-    usleep(600000); /* longer than a burst, and than a tick */
+    wait_for(proxy_fired(proxy) == 1, 20000);
+    const int64_t held_until = wait_now_us() + 600000;
+    wait_for(wait_now_us() >= held_until, 20000);
     proxy_pass(proxy);
     return NULL;
 }
 
 /* Lets the XREAD that waits return, so that the auditor runs its timers. */
 static void end_wait(setup_t *d) {
-    char *list = redis_str(d->f.r, "CLIENT LIST"), *rest = list;
+    char *rest = redis_str(d->f.r, "CLIENT LIST");
     for (char *line; (line = strtok_r(rest, "\n", &rest));)
         if (strstr(line, " name=queue-sidecar-auditor ")) redis_ok(d->f.r, "CLIENT UNBLOCK %lld", atoll(line + strlen("id=")));
-    free(list);
 }
 
 /* Redis is slow: the time of a burst is over after its first trim. Records may come faster than such trims remove them, so the
@@ -344,7 +347,7 @@ Test(redis_auditor_room, an_auditor_that_is_overtaken_notes_a_gap) {
 
 static void *trim_late(void *setup) {
     setup_t *d = setup;
-    while (proxy_fired(d->f.proxy) == 0) usleep(1000);
+    wait_for(proxy_fired(d->f.proxy) == 1, 20000);
     redis_t *r = redis_open(d->f.server);
     redis_ok(r, "XTRIM " STREAM " MAXLEN 5");
     redis_ok(r, "HSET " META " trimmed %s", "5-14");
