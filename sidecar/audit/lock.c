@@ -95,7 +95,7 @@ bool audit_lock_acquire(audit_lock_t *lock, buffer_t *why) {
     lock_read(lock, holder);
     if (taken) {
         // A new lock file names no log. If somebody has removed the old file, this process still knows the log and its loss.
-        if (!*lock->loss.instance) lock->loss = before;
+        if (!*lock->loss.instance && !*lock->loss.reason) lock->loss = before;
         lock->held = audit_lock_write(lock, why);
     } else if (error == EAGAIN || error == EACCES) {
         audit_refuse(lock->log, why, "is written by another sidecar (%s): give each an audit.path of its own, or end one of them",

@@ -158,7 +158,7 @@ bool audit_clear_loss(audit_t *audit, buffer_t *why) {
 static bool instance_compare(audit_t *audit, buffer_t *why) {
     audit_lock_t *lock = audit->lock;
     if (!instance_read(audit, why)) return false;
-    if (!*lock->loss.instance) return audit_clear_loss(audit, why);
+    if (!*lock->loss.instance && !*lock->loss.reason) return audit_clear_loss(audit, why);
     audit->file.former_instance = mem_str(audit->instance);
     if (!*lock->loss.reason && strcmp(lock->loss.instance, audit->instance) != 0 && !instance_restore(audit, why)) return false;
     // Somebody may have put a lost log back.
@@ -217,10 +217,20 @@ static bool open_prepare(audit_t *audit, const audit_open_options_t *options, bu
     return !options->set_aside || audit_set_aside(lock, AUDIT_DAMAGED, why);
 }
 
+// A lock file that was lost with the log names no log. Its acknowledgements can be revoked if the damaged file still has its name.
+static void open_remember_name(audit_t *audit) {
+    audit_loss_t *loss = &audit->lock->loss;
+    buffer_t why = {0};
+    if (!*loss->instance && audit->db && instance_read(audit, &why))
+        snprintf(loss->instance, sizeof loss->instance, "%s", audit->instance);
+    buffer_free(&why);
+}
+
 static bool open_for_writing(audit_t *audit, const audit_open_options_t *options, buffer_t *why) {
     if (!open_prepare(audit, options, why)) return false;
     if (open_file(audit, options, why)) return true;
     if (!open_must_set_aside(audit)) return false;
+    open_remember_name(audit);
     close_database(audit);
     buffer_clear(why);
     audit->damaged = audit->is_ours = false;

@@ -137,6 +137,39 @@ Test(unit_audit_lock, a_damaged_log_is_set_aside_and_reported_lost) {
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 1);
 }
 
+/* The name of the lost log is read from the damaged file where that is possible: its acknowledgements must be revoked. */
+static void expect_loss_without_lock_file(bool readable) {
+    char *path = log_with_rows(500), *file = mem_printf("%s.lock", path);
+    char *old = audit_case_sql(path, "SELECT value FROM facts WHERE name = 'instance'");
+    if (readable)
+        flip_page(path);
+    else
+        cr_assert_eq(truncate(path, 4096), 0);
+    unlink(file);
+    audit_lock_t *lock = audit_lock_new(path);
+    audit_t *audit = open_locked(lock, (audit_open_options_t){.check = true});
+    cr_assert(audit_loss(audit), "the loss is told");
+    cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
+    cr_assert_str_eq(audit_loss(audit)->instance, readable ? old : "");
+    cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
+    audit_close(audit);
+    audit_lock_free(lock);
+    audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert(audit_loss(audit), "until it is cleared");
+    buffer_t why = {0};
+    cr_assert(audit_clear_loss(audit, &why));
+    audit_close(audit);
+    audit = audit_case_open(path, AUDIT_WRITE);
+    cr_assert_null(audit_loss(audit));
+    audit_close(audit);
+    free(old), free(file), free(path);
+}
+
+Test(unit_audit_lock, a_damaged_log_without_a_lock_file_is_reported_lost) {
+    expect_loss_without_lock_file(true);
+    expect_loss_without_lock_file(false);
+}
+
 /* A log that lacks one of its parts: every page is whole, but the auditor cannot use the file. */
 Test(unit_audit_lock, a_log_that_lacks_a_table_or_its_name_is_set_aside) {
     static const char *const losses[] = {"DROP TABLE positions", "DELETE FROM facts WHERE name = 'instance'", "DROP TABLE facts",
