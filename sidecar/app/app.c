@@ -291,8 +291,8 @@ int app_run(config_t *config) {
     app.failed = !app_start(&app);
     app_watch_roles(&app); // with the http role
     app_loop(&app);
-    pthread_sigmask(SIG_UNBLOCK, &ends, NULL); // a second signal ends the process at once
-    if (!app_stop(&app)) {                     // threads are still running: free nothing
+    host_end_at_repeated_signal(&ends);
+    if (!app_stop(&app)) { // threads are still running: free nothing
         app_abandon(&app);
         _exit(app.failed ? 1 : 0);
     }

@@ -4,6 +4,9 @@
 #include <sys/resource.h>
 
 #include "base/buffer.h"
+#include "base/clock.h"
+
+enum { REPEAT_S = 1 }; // a signal that comes again so soon is the same one
 
 static char instance[INSTANCE_SIZE];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -26,6 +29,22 @@ void host_raise_file_limit(uint64_t wanted) {
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
     limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
     setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static mono_t repeats_end; // of the first signal
+
+static void host_on_repeated_signal(int number) {
+    if (!mono_reached(repeats_end, mono_now())) return;
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+void host_end_at_repeated_signal(const sigset_t *signals) {
+    const struct sigaction action = {.sa_handler = host_on_repeated_signal, .sa_flags = SA_RESTART};
+    repeats_end = mono_add(mono_now(), REPEAT_S * NS_PER_S);
+    for (int number = 1; number < NSIG; number++)
+        if (sigismember(signals, number) == 1) sigaction(number, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, signals, NULL);
 }
 
 // A container sees its own cgroup mounted at the root. "max" means no limit.

@@ -41,8 +41,8 @@ const cli_command_t cli_run_command = {
     .usage = "run [-c FILE]",
     CLI_OPTIONS(run_table),
     .text = "The sidecar logs on standard error: JSON lines, or text on a terminal. Redis may start after the sidecar.\n\n"
-            "At SIGTERM or SIGINT it finishes the requests in flight, releases the lock and exits with 0; a second signal ends "
-            "it at once. At SIGHUP it reads the config again. At SIGUSR1 it logs the counters.",
+            "At SIGTERM or SIGINT it finishes the requests in flight, releases the lock and exits with 0; another signal, "
+            "after a second or more, ends it at once. At SIGHUP it reads the config again. At SIGUSR1 it logs the counters.",
     .exits = "0 stopped by a signal\n1 failed\n2 wrong usage\n78 bad config\n",
     .run = run_command,
 };

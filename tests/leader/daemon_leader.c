@@ -218,8 +218,8 @@ static long long reply_to_acquire_is_lost(bool then_ends) {
 Test(daemon_leader, lost_reply_to_acquire_still_leads) { cr_assert_eq(reply_to_acquire_is_lost(false), 0); }
 Test(daemon_leader, lock_that_may_be_held_is_released) { cr_assert_eq(reply_to_acquire_is_lost(true), 0); }
 
-/* The time in ms until the sidecar ends after a second SIGTERM, while Redis is frozen. */
-static int64_t end_ms_after_second_signal(void) {
+/* timeout(1) sends each signal twice. Redis answers the release of the lock after the second one. */
+static bool signal_sent_twice_releases_lock(void) {
     cluster_end(&s); /* each try has a server of its own */
     s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
@@ -227,15 +227,17 @@ static int64_t end_ms_after_second_signal(void) {
     server_freeze(s.server);
     daemon_signal(d, SIGTERM);
     cr_assert(daemon_wait_log(d, "stopping", 5000));
-    cr_assert(daemon_running(d)); /* it waits for Redis, to release the lock */
-    daemon_exit_t end = daemon_terminate(d, 5000);
-    cr_assert_eq(end.signal, SIGTERM, "code %d, signal %d", end.code, end.signal);
+    daemon_signal(d, SIGTERM);
+    bool goes_on = cluster_stays(daemon_running(d), 100);
     server_thaw(s.server);
-    return end.ms;
+    daemon_exit_t end = daemon_terminate(d, 5000);
+    bool released = redis_int(s.r, "EXISTS sidecar:g:lock") == 0;
+    return goes_on && end.code == 0 && released;
 }
 
-Test(daemon_leader, second_signal_exits_at_once, .timeout = 60) {
-    cr_assert(wait_for(end_ms_after_second_signal() < wait_scaled_ms(150), 10000));
+/* A slow machine may send the second signal more than a second after the first one. */
+Test(daemon_leader, signal_that_is_sent_twice_releases_the_lock, .timeout = 60) {
+    cr_assert(wait_for(signal_sent_twice_releases_lock(), 10000));
 }
 
 /* The time in ms until the sidecar ends after one SIGTERM, while Redis is frozen. `noticed`: its lease has expired before. */

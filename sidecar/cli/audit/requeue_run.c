@@ -1,6 +1,7 @@
 // Requeues or discards failures, with one script call for each and many calls in flight.
 #include <signal.h>
 
+#include "base/host.h"
 #include "cli/audit/requeue.h"
 #include "cli/audit/requeue_servers.h"
 #include "cli/time_text.h"
@@ -52,7 +53,7 @@ static bool run_is_interrupted(run_t *run, int64_t wait_ns) {
     int got = sigtimedwait(&run->signals, NULL, &timeout);
     if (got <= 0) return false;
     run->signal = got;
-    sigprocmask(SIG_UNBLOCK, &run->signals, NULL); // a second signal ends the process at once
+    host_end_at_repeated_signal(&run->signals);
     return true;
 }
 
