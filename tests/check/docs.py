@@ -3,7 +3,8 @@
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end -->`. Its text comes from the program (QS_PROGRAM, default
 build/queue-sidecar) or from the sources. The check also finds dead relative links and anchors, lines above 160 columns, a README.md
-above 250 lines, log messages that a page explains but no source contains, and names of functions and source files that do not exist.
+above 250 lines, log messages that a page explains but no source contains, and names of functions and source files that do not exist, and
+sentences that something is not in this version although a config key has its name.
 """
 import functools
 import os
@@ -360,6 +361,28 @@ def functions(path, text):
                 yield number, f"no source has a function {name}()"
 
 
+@functools.lru_cache
+def key_words():
+    """Words of the config's keys with the first key of each: `tls` is of `tls` and `tls_min`."""
+    words = {}
+    for _, name, *_ in rows("keys"):
+        for word in name.split("_"):
+            words.setdefault(word, name)
+        words[name] = name
+    return words
+
+
+def absences(path, text):
+    """A sentence must not say that something is missing in this version, if a key of the config has its name."""
+    if path.name == "CHANGELOG.md":
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        missing = re.search(r"not (?:in|part of) this version|later version|not (?:yet )?supported|not implemented", line)
+        named = [key_words()[word] for word in re.findall(r"\w+", line.lower()) if word in key_words()] if missing else []
+        if named:
+            yield number, f'says "{missing[0]}", but the config has the key `{named[0]}`: correct the sentence'
+
+
 def release():
     """The newest release in the changelog must be the version that the Makefile builds."""
     makefile = pathlib.Path("Makefile").read_text()
@@ -373,7 +396,7 @@ def check():
     found = list(release())
     for path in documents():
         text = path.read_text()
-        for look in (blocks, widths, links, explained, files, functions):
+        for look in (blocks, widths, links, explained, files, functions, absences):
             found += [f"{path}:{number}: {what}" for number, what in look(path, text)]
     if not found:
         print(f"ok   docs: {len(documents())} pages")

@@ -67,6 +67,7 @@ plant docs 'has 170 columns' '{ head -c 170 /dev/zero | tr "\0" x; echo; } >>sql
 plant docs 'README.md has [0-9]* lines' 'yes "" | head -n 200 >>README.md'
 plant docs 'explains no message .planted one' ':'
 plant docs 'no source logs .nonsense.' 'printf "| log message | |\n|---|---|\n| \140nonsense\140 | x |\n" >>docs/audit.md'
+plant docs 'config has the key .tls' 'echo "TLS to Redis is not in this version." >>SECURITY.md'
 plant docs 'there is no file absent.c' 'printf "\140absent.c\140\n" >>docs/internals.md'
 
 plant scripts 'uses KEYS\[9\]' 'echo "redis.call(\"GET\", KEYS[9])" | tr "\"" "'"'"'" >>sidecar/queue/lua/renew.lua'
