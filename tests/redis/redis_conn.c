@@ -148,9 +148,13 @@ Test(redis_conn, a_password_file_without_a_password_is_an_error) {
                 {"blank", "\r\n", "is empty"},
                 {"missing", NULL, "No such file or directory"},
                 {"fifo", NULL, "not a regular file"},
+                {"nul", NULL, "holds a NUL byte"},
                 {".", NULL, "Is a directory"}};
     char *fifo = temp_path(temp_root(), "fifo");
     cr_assert_eq(mkfifo(fifo, 0600), 0);
+    FILE *nul = fopen(temp_path(temp_root(), "nul"), "w");
+    cr_assert_eq(fwrite("inline\0more", 11, 1, nul), 1); /* what is before the NUL would be right */
+    fclose(nul);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *path = temp_path(temp_root(), rows[i].name);
         if (rows[i].text) temp_write(path, rows[i].text);

@@ -27,6 +27,8 @@ bool secret_file_read(const char *key, const char *path, secret_path_t show, siz
         redis_error_set(error, OUTCOME_REFUSED, "%s %s is empty", key, shown);
     else if (text->len > most_kb * 1024)
         redis_error_set(error, OUTCOME_REFUSED, "%s %s is larger than %zu KiB", key, shown, most_kb);
+    else if (memchr(text->data, '\0', text->len))
+        redis_error_set(error, OUTCOME_REFUSED, "%s %s holds a NUL byte: write it as plain text", key, shown);
     else
         return true;
     return false;
