@@ -210,14 +210,51 @@ Test(unit_config_errors, explains_syntax_errors) {
         {"queues = ( { name = \"a\"; },\n { name = \"b\";\n name = \"c\"; } );", "F:3: duplicate setting name\n"},
         {"lock = { ttl = \"1s\"; };\nredis = { };\nlock = { };", "F:3: duplicate setting name\n"},
         {"\n@include \"more.cfg", "F:2: unclosed string: add the closing quote\n"},
-        {"redis = {\n \"host\" = \"a\"; };", "F:2: syntax error\n"},
+        {"redis = {\n \"host\" = \"a\"; };", "F:2: syntax error (write the name of a key without quotes)\n"},
         {"\n/* abc", "F:2: unclosed comment: add */\n"},
         {"group = \"a\\x00b\";", "F:1: a text cannot hold \\x00\n"},
         {"\xef\xbb\xbfgroup = \"x\";",
          "F:1: syntax error (the file begins with a byte order mark: save it as UTF-8 without one)\n"},
+        {"redis {\n host = \"a\"; };", "F:1: syntax error (`=` is missing between name and value)\n"},
+        {"redis = { host == \"a\"; };", "F:1: syntax error (write one `=` between name and value)\n"},
+        {"group = ;", "F:1: syntax error (a value is missing behind `=`)\n"},
+        {"group = yes;", "F:1: syntax error (write true or false, or a text in double quotes)\n"},
+        {"redis.host = \"a\";", "F:1: syntax error (write keys of a section into its group: redis = { ... };)\n"},
+        {"[redis]\nhost = \"a\"", "F:1: syntax error (write a section as a group: NAME = { ... };)\n"},
+        {"{ \"group\": \"g\" }", "F:1: syntax error (write the name of a key without quotes)\n"},
+        {"queues = [ { name = \"q\"; } ];", "F:1: syntax error (a list of groups has round brackets: ( { ... }, { ... } ))\n"},
+        {"queues = (\n{ name = \"q\"; }\n\n", "F:4: syntax error (the `(` of line 1 is not closed)\n"},
+        {"queues = (\n{ name = \"q\";\n);", "F:3: syntax error (a `}` must come before this `)`: it closes the `{` of line 2)\n"},
+        {"redis = { };\n};", "F:2: syntax error (no bracket is open that this `}` closes)\n"},
+        {"queues = ( { name = \"q\"; }; );",
+         "F:1: syntax error (write a comma between the entries of a list, or the `)` that closes the `(` of line 1)\n"},
         {"roles = [ \"a\", 1 ];", "F:1: mismatched element type in array: between [ and ] all values must have one type\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
+}
+
+/* Each mark of a good config is left out, written twice, or replaced by another one. */
+Test(unit_config_errors, no_slip_of_one_mark_is_only_a_syntax_error) {
+    static const char good[] = "group = \"mail\";\nredis = {\n    host = \"a\";\n    port = 6379;\n};\n"
+                               "redis_note : \"x\";\nmonitor = { scan_interval = \"1s\"; };\nqueues = (\n"
+                               "    { name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; retry_times = 3; },\n"
+                               "    { name = \"sms\"; heartbeat = \"off\"; }\n);\n";
+    static const char marks[] = "={}()[];:,\".";
+    int refused = 0;
+    for (size_t at = 0; at < sizeof good - 1; at++) {
+        if (!strchr(marks, good[at])) continue;
+        for (size_t with = 0; with < sizeof marks + 1; with++) {
+            scoped(buffer_free) buffer_t text = {0}, messages = {0};
+            buffer_add(&text, good, at);
+            if (with < sizeof marks - 1) buffer_add(&text, &marks[with], 1);
+            if (with == sizeof marks) buffer_add(&text, (char[]){good[at], good[at]}, 2);
+            buffer_str(&text, good + at + 1);
+            config_free(config_case_load(buffer_text(&text), &messages));
+            refused += strstr(buffer_text(&messages), "syntax error") != NULL;
+            cr_expect_null(strstr(buffer_text(&messages), "syntax error\n"), "%s%s", buffer_text(&text), buffer_text(&messages));
+        }
+    }
+    cr_expect_gt(refused, 300, "%d", refused);
 }
 
 Test(unit_config_errors, reads_integers_from_the_source_text) {

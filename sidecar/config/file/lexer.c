@@ -2,6 +2,8 @@
 
 #include <ctype.h>
 
+enum { DEPTH_MAX = 32 }; // no config nests deeper
+
 typedef struct cursor {
     const char *at;
     int line;
@@ -100,9 +102,9 @@ void lexer_free(lexer_t *lexer) {
     *lexer = (lexer_t){0};
 }
 
-static bool token_is_mark(const token_t *token, char mark) { return token->kind == TOKEN_MARK && *token->text.data == mark; }
+bool token_is_mark(const token_t *token, char mark) { return token->kind == TOKEN_MARK && *token->text.data == mark; }
 
-static bool token_is_assignment(const token_t *token) { return token_is_mark(token, '=') || token_is_mark(token, ':'); }
+bool token_is_assignment(const token_t *token) { return token_is_mark(token, '=') || token_is_mark(token, ':'); }
 
 static const token_t *lexer_find_number(lexer_t *lexer, const char *name) {
     for (size_t i = lexer->next; i + 2 < lexer->count; i++) {
@@ -122,50 +124,28 @@ const token_t *lexer_number(lexer_t *lexer, const char *name) {
     return lexer_find_number(lexer, name);
 }
 
-static bool token_spans_lines(const token_t *token) {
+bool token_spans_lines(const token_t *token) {
     return token->kind == TOKEN_STRING && memchr(token->text.data, '\n', token->text.len);
 }
 
-static bool token_is_bad_number(const token_t *token) {
-    if (token->kind != TOKEN_NUMBER) return false;
-    char *text = mem_printf("%.*s", (int)token->text.len, token->text.data), *end;
-    (void)strtod(text, &end);
-    bool bad = *end && strcmp(end, "L") != 0 && strcmp(end, "LL") != 0;
-    free(text);
-    return bad;
-}
-
-// Whether a value cannot begin with the token.
-static bool token_lacks_quotes(const token_t *token) {
-    if (token->kind == TOKEN_MARK) return !strchr("{[(", *token->text.data);
-    return token->kind == TOKEN_NAME && !slice_is(token->text, "true") && !slice_is(token->text, "false");
-}
-
-// Explains two tokens that cannot follow each other. Never shows a value: the key may be a misspelled `password`.
-static bool lexer_hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
-    if (token_is_mark(a, ',') && (token_is_mark(b, ')') || token_is_mark(b, ']')))
-        buffer_printf(out, " (remove the comma before `%c`: not every libconfig accepts it there)", *b->text.data);
-    else if ((token_is_mark(a, '}') && token_is_mark(b, '{')) || (a->kind == TOKEN_STRING && token_is_mark(b, '{')))
-        buffer_str(out, " (a comma is missing between two entries)");
-    else if (token_is_bad_number(b) || (token_is_assignment(a) && token_lacks_quotes(b)))
-        buffer_str(out, " (write the value in double quotes)");
-    else if (token_spans_lines(a) && !token_is_mark(b, ';') && !token_is_mark(b, ',') && !token_is_mark(b, '}'))
-        buffer_printf(out, " (is the closing quote missing of the string on line %d?)", a->line);
-    else if (a->kind == TOKEN_NAME && b->kind != TOKEN_MARK && !slice_is(a->text, "true") && !slice_is(a->text, "false"))
-        buffer_str(out, " (`=` is missing between name and value)");
-    else
-        return false;
-    return true;
-}
-
 int lexer_stray_string_line(const lexer_t *lexer) {
+    char open[DEPTH_MAX];
+    size_t depth = 0;
     for (size_t i = 0; i < lexer->count; i++) {
         const token_t *token = &lexer->tokens[i], *before = token - 1;
+        char mark = token->kind == TOKEN_MARK ? *token->text.data : ' ';
+        if (strchr("{([", mark) && depth < DEPTH_MAX) open[depth++] = mark;
+        if (strchr("})]", mark) && depth > 0) depth--;
         if (token->kind != TOKEN_STRING) continue;
         if (i == 0) return token->line;
         bool include = slice_is(before->text, "include") && i > 1 && token_is_mark(before - 1, '@');
         bool value = before->kind == TOKEN_STRING || (before->kind == TOKEN_MARK && strchr("=:([,", *before->text.data));
+        if (depth == 0 || open[depth - 1] == '{') value = value && !token_is_mark(before, ','); // no list
         if (!include && !value) return token->line;
+        const token_t *next = i + 1 < lexer->count ? token + 1 : NULL;
+        bool ends = !next || next->kind == TOKEN_NAME || next->kind == TOKEN_STRING ||
+                    (next->kind == TOKEN_MARK && strchr(";,)]}@", *next->text.data));
+        if (!ends) return next->line;
     }
     return 0;
 }
@@ -174,14 +154,4 @@ int lexer_open_string_line(const lexer_t *lexer) {
     for (size_t i = 0; lexer->open_string && i < lexer->count; i++)
         if (token_spans_lines(&lexer->tokens[i])) return lexer->tokens[i].line;
     return lexer->open_string;
-}
-
-void lexer_hint(const lexer_t *lexer, int line, buffer_t *out) {
-    if (lexer->count && strncmp(lexer->tokens[0].text.data, "\xef\xbb\xbf", 3) == 0) {
-        buffer_str(out, " (the file begins with a byte order mark: save it as UTF-8 without one)");
-        return;
-    }
-    for (size_t i = 1; i < lexer->count && lexer->tokens[i].line <= line; i++) {
-        if (lexer->tokens[i].line == line && lexer_hint_pair(&lexer->tokens[i - 1], &lexer->tokens[i], out)) return;
-    }
 }

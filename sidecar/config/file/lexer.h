@@ -34,8 +34,10 @@ const token_t *lexer_number(lexer_t *lexer, const char *name);
 // ends at the opening quote of the next string, so this is the line of the first string that spans lines.
 int lexer_open_string_line(const lexer_t *lexer);
 
-// Returns the line of the first string where no value can be; 0 = none. libconfig 1.5 leaks such a string.
+// Returns the line of the first string where no value can be, or behind which no value can end; 0 = none. libconfig 1.5 leaks
+// such a string.
 int lexer_stray_string_line(const lexer_t *lexer);
 
-// Appends the likely cause of a syntax error on this line, as " (...)", or nothing.
-void lexer_hint(const lexer_t *lexer, int line, buffer_t *out);
+bool token_is_mark(const token_t *token, char mark);
+bool token_is_assignment(const token_t *token); // `=` or `:`
+bool token_spans_lines(const token_t *token);   // a string

@@ -3,7 +3,7 @@
 #include <libconfig.h>
 
 #include "base/file.h"
-#include "config/file/lexer.h"
+#include "config/file/hint.h"
 
 enum { LARGEST_FILE = 4 * 1024 * 1024 };
 
@@ -134,7 +134,7 @@ static void source_explain_syntax(source_t *source, const config_t *config) {
         buffer_printf(&hint, "%s: between [ and ] all values must have one type", text);
     } else {
         buffer_str(&hint, text);
-        lexer_hint(lexer, line, &hint);
+        syntax_hint(lexer, line, &hint);
     }
     diagnostic_add(source->errors, &(location_t){.file = file, .line = line}, "%s", buffer_text(&hint));
     buffer_free(&hint);
@@ -158,7 +158,7 @@ static bool source_check_text(source_t *source) {
         buffer_str(&text, "a text cannot hold \\x00");
     } else if ((location.line = lexer_stray_string_line(lexer)) > 0) {
         buffer_str(&text, "syntax error");
-        lexer_hint(lexer, location.line, &text);
+        syntax_hint(lexer, location.line, &text);
     }
     bool bad = text.len > 0;
     if (bad) diagnostic_add(source->errors, &location, "%s", buffer_text(&text));
