@@ -63,8 +63,14 @@ void config_load_environment(load_t *load) {
         if (config_key_in_queue(key)) continue;
         char *variable = variables[count] = env_variable(key);
         names[count++] = variable + sizeof env_prefix - 1;
-        const char *value = getenv(variable);
-        if (value) env_take(load, key, variable, value);
+        const char *found = getenv(variable);
+        if (!found) continue;
+        // Secrets that people make from files end with a newline.
+        char *value = mem_str(found);
+        for (size_t len = strlen(value); len && strchr("\r\n", value[len - 1]); len--) value[len - 1] = '\0';
+        env_take(load, key, variable, value);
+        explicit_bzero(value, strlen(value));
+        free(value);
     }
     for (char **entry = environ; entry && *entry; entry++) env_warn_unknown(load, *entry, names, count);
     for (size_t i = 0; i < count; i++) free(variables[i]);

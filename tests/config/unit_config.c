@@ -143,6 +143,11 @@ Test(unit_config, the_environment_overrides_the_file) {
     cr_expect_str_eq(config->redis.host, "file");
     cr_expect_eq(config->lock.ttl_ms, 3000);
     config_free(config);
+    setenv("QUEUE_SIDECAR_REDIS_PASSWORD", "word \r\n", 1); /* as people make it from a file */
+    config = config_case_good(Q, NULL);
+    cr_expect_str_eq(config->redis.password, "word ");
+    config_free(config);
+    unsetenv("QUEUE_SIDECAR_REDIS_PASSWORD");
     setenv("QUEUE_SIDECAR_REDIS_PORT", "x", 1);
     setenv("QUEUE_SIDECAR_LOCK_TTL", "5", 1);
     config_case_expect_fault("redis = { port = 0; };\n" Q,
