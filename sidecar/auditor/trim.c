@@ -58,8 +58,9 @@ static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *
     bool more, late;
     do {
         failpoint("trim_before");
-        outcome = stream_trim(call, room, pace_jobs_least(&a->trim_pace, slice_us, STREAM_TRIM_FIRST, STREAM_TRIM_MAX), done);
-        pace_note(&a->trim_pace, done->removed, done->took_us);
+        outcome = stream_trim(call, room, pace_jobs(&a->trim_pace, slice_us, STREAM_TRIM_FIRST, STREAM_TRIM_MAX), done);
+        if (done->removed > 0) pace_note_fixed(&a->trim_pace, done->fixed_us);
+        pace_note(&a->trim_pace, done->removed, done->took_us - done->fixed_us);
         more = done->removed > 0 && done->wait_ms == 0;
         done->removed = removed += done->removed;
         done->early = early += done->early;

@@ -230,8 +230,9 @@ static outcome_t stream_acknowledge_chunk(const call_t *call, const char *instan
                                           const size_t *chosen, size_t count) {
     const queue_keys_t *queues = call->keys->queues;
     redisReply *reply;
-    request_script(call->conn, &script_acknowledge, (int)(2 * count));
-    for (size_t i = 0; i < count; i++) request_text(call->conn, queues[chosen[i]].auditors, queues[chosen[i]].failures);
+    request_script(call->conn, &script_acknowledge, (int)(3 * count));
+    for (size_t i = 0; i < count; i++)
+        request_text(call->conn, queues[chosen[i]].auditors, queues[chosen[i]].failures, queues[chosen[i]].meta);
     request_text(call->conn, instance);
     for (size_t i = 0; i < count; i++) request_text(call->conn, positions[chosen[i]]);
     if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
@@ -312,6 +313,7 @@ outcome_t stream_trim(const call_t *call, int64_t room, int64_t most, stream_tri
         out->early = reply_int(reply_at(reply, 4));
         out->bytes = reply_int(reply_at(reply, 5));
         out->took_us = reply_int(reply_at(reply, 6));
+        out->fixed_us = reply_int(reply_at(reply, 7));
     } else {
         redis_error_set(call->error, OUTCOME_REFUSED, "trim: unexpected reply");
     }

@@ -86,11 +86,12 @@ enum {
 };
 
 typedef struct stream_trimmed {
-    int64_t removed; // entries
-    int64_t early;   // of these: younger than stream.retain
-    int64_t left;    // entries
-    int64_t bytes;   // of the values of these, as the scripts count them
-    int64_t took_us; // time of Redis
+    int64_t removed;  // entries
+    int64_t early;    // of these: younger than stream.retain
+    int64_t left;     // entries
+    int64_t bytes;    // of the values of these, as the scripts count them
+    int64_t took_us;  // time of Redis
+    int64_t fixed_us; // of this: without the entries
     // Time until the oldest entry is older than stream.retain; 0 = it is, or the stream is above `room`; -1 = the stream is too
     // short to remove an entry.
     int64_t wait_ms;

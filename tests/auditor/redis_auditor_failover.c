@@ -172,7 +172,7 @@ Test(redis_auditor_failover, a_lost_acknowledgement_of_a_new_log_loses_no_record
     audit_log_feed(d.f.r, "email", 50, 1, "1"); /* after a reply of one record the next transaction has few */
     expect_rows(&d, 51);
     expect_acknowledged(&d, "email", "1-50 ");
-    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = " 2 sidecar:email:auditors sidecar:email:failures"});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = " 3 sidecar:email:auditors sidecar:email:failures"});
     for (size_t i = 0; i < 3; i++) {
         char *file = mem_printf("%s%s", d.path, (const char *const[]){"", "-wal", "-shm"}[i]);
         cr_assert_eq(unlink(file), 0);
@@ -194,7 +194,7 @@ Test(redis_auditor_failover, records_without_an_acknowledgement_are_read_again) 
     expect_acknowledged(&d, "email", "5-4 ");
     server_t *replica = replica_start(d.f.server, NULL);
     replica_promote(replica);
-    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = " 2 sidecar:email:auditors sidecar:email:failures"});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = " 3 sidecar:email:auditors sidecar:email:failures"});
     proxy_refuse_new(d.f.proxy, true);
     audit_log_feed(d.f.r, "email", 5, 1, "5");
     cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 15000));
@@ -212,7 +212,7 @@ Test(redis_auditor_failover, records_without_an_acknowledgement_are_read_again) 
  * may not skip its rest after another lost acknowledgement. */
 Test(redis_auditor_failover, a_stream_that_is_read_again_is_read_to_its_end) {
     setup_t d = {0};
-    const char *acknowledge = " 2 sidecar:email:auditors sidecar:email:failures";
+    const char *acknowledge = " 3 sidecar:email:auditors sidecar:email:failures";
     open_auditor(&d, (fixture_options_t){.proxy = true, .tcp = true}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 9, "5");
     expect_rows(&d, 9);

@@ -367,7 +367,7 @@ Test(redis_auditor_room, an_auditor_that_is_overtaken_in_one_of_two_streams_note
     settle(&d);
     end_wait(&d); /* the next XREAD asks for one record */
     settle(&d);
-    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = " 2 sidecar:email:auditors sidecar:email:failures"});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = " 3 sidecar:email:auditors sidecar:email:failures"});
     cr_assert_eq(pthread_create(&thread, NULL, trim_late, &d), 0);
     audit_log_feed(d.f.r, "email", 10, 10, "5");
     audit_log_feed(d.f.r, "sms", 0, 10, "5");

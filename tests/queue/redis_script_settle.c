@@ -26,6 +26,9 @@ Test(redis_script_settle, an_end_leaves_a_record_and_nothing_else) {
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)) + in_list(f.r, "email", slice_text(JOB)), 0);
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
+    cr_assert_eq(redis_int(f.r, "EVAL %s 2 sidecar:email:failures sidecar:email:meta",
+                           "return #redis.call('XRANGE', KEYS[1], redis.call('HGET', KEYS[2], 'last'), '+')"),
+                 1, "the last id is stored, so that no script has to ask the stream");
     refused(f.r, ask_end(), "changed");
 }
 

@@ -324,6 +324,9 @@ Test(redis_script_settle_page, a_stream_that_fills_up_takes_what_fits) {
              *entries = redis_str(f.r, "HGET sidecar:email:meta entries");
         cr_assert_leq(strtoll(bytes, NULL, 10), 1 << 20);
         cr_assert_eq(strtoull(entries, NULL, 10), settled);
+        cr_assert_eq(redis_int(f.r, "EVAL %s 2 sidecar:email:failures sidecar:email:meta",
+                               "return #redis.call('XRANGE', KEYS[1], redis.call('HGET', KEYS[2], 'last'), '+')"),
+                     1);
     }
 }
 

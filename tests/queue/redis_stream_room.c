@@ -55,7 +55,7 @@ Test(redis_stream_room, above_the_limit_copied_entries_are_trimmed_at_any_age) {
         add_auditor_at(&f, "a", row->first, now, row->first_ago_ms);
         add_auditor_at(&f, "b", row->second, now, 0);
         redisReply *reply = call(&f, ask);
-        cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 7, "%s: %s", row->what, reply->str);
+        cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 8, "%s: %s", row->what, reply->str);
         long long wait = reply->element[3]->integer;
         cr_expect_eq(reply->element[1]->integer, row->removed, "%s: %lld removed", row->what, reply->element[1]->integer);
         cr_expect_eq(reply->element[4]->integer, row->early, "%s: %lld young", row->what, reply->element[4]->integer);
@@ -128,4 +128,23 @@ Test(redis_stream_room, a_full_stream_trimmed_by_hand_has_room_again) {
     ask.retain = -1000; /* entries of this millisecond are old too */
     cr_assert_eq(trim(&f, ask, NULL), 1, "one entry is above min_records");
     expect_ends("settled", "58");
+}
+
+/* XINFO STREAM would copy the newest entry, 4 MB. */
+Test(redis_stream_room, a_large_newest_entry_costs_a_trim_nothing) {
+    static char large[4000000];
+    memset(large, 'x', sizeof large - 1);
+    for (int other = 0; other < 2; other++) { /* a script of 0.1.0 has added a record */
+        redis_ok(f.r, "DEL " STREAM " " AUDITORS " " META);
+        add_old_and_young(&f, redis_ms(f.r));
+        char *before = kept(redis_str(f.r, "XADD " STREAM " * payload x"));
+        char *id = kept(redis_str(f.r, "XADD " STREAM " * payload %s", large));
+        redis_ok(f.r, "HSET " META " last %s", other ? before : id);
+        add_auditor(&f, "a", id, 0);
+        add_auditor(&f, "of an earlier stream", HUGE "-1", 0);
+        redis_ok(f.r, "CONFIG RESETSTAT");
+        cr_assert_eq(trim(&f, ask_new(), NULL), 12);
+        cr_assert_eq(server_commandstat(f.server, "xinfo|stream"), other);
+        cr_assert_eq(redis_int(f.r, "HLEN " AUDITORS), 1);
+    }
 }

@@ -18,7 +18,7 @@ static const struct {
     {&script_next_due, "1 sms:delayed 0"},
     {&script_sizes, "1 email:delayed due"},
     {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta"},
-    {&script_acknowledge, "2 sidecar:email:auditors sidecar:email:failures me 5-5"},
+    {&script_acknowledge, "3 sidecar:email:auditors sidecar:email:failures sidecar:email:meta me 5-5"},
     {&script_trim,
      "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 0 1 9 999 999 9999 999"},
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:email:meta T digest old new"},

@@ -35,7 +35,7 @@ static inline redisReply *call(fixture_t *f, ask_t ask) {
 /* Returns how many entries were removed; `wait_ms` may be NULL. */
 static inline long long trim(fixture_t *f, ask_t ask, long long *wait_ms) {
     redisReply *reply = call(f, ask);
-    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 7, "%s", reply->str);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 8, "%s", reply->str);
     cr_assert_str_eq(reply->element[0]->str, "trimmed");
     long long removed = reply->element[1]->integer;
     cr_assert_eq(reply->element[2]->integer, redis_int(f->r, "XLEN " STREAM));

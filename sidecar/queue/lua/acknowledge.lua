@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- acknowledge: stores how far an auditor has copied failure streams, and that the auditor is alive.
 --
--- KEYS[1+] auditors, failures  hash and stream of each queue, in turns; the hash: instance -> '<stream id> <time of the call, ms>'
+-- KEYS[1+] auditors, failures, meta  of each queue, in turns; auditors: instance -> '<stream id> <time of the call, ms>'
 -- ARGV[1]  instance
 -- ARGV[2+] position  of each queue in the order of KEYS: everything up to this id is on the caller's disk
 -- Reply    {now in ms, for each queue: 1 stored, 0 a higher id is stored (only the time changes), or '!' and the error}
@@ -14,21 +14,21 @@ local function stored_id(auditors)
     local ms, seq = string.match(redis.call('HGET', auditors, ARGV[1]) or '', '^(%d+)%-(%d+) ')
     return ms and {ms, seq}
 end
-local function remove_earlier(auditors, stream)
-    local last, all = last_id(stream), redis.call('HGETALL', auditors)
+local function remove_earlier(auditors, stream, meta)
+    local last, all = last_id(stream, meta), redis.call('HGETALL', auditors)
     for i = 1, last and #all or 0, 2 do
         local ms, seq = string.match(all[i + 1], '^(%d+)%-(%d+) ')
         if ms and above({ms, seq}, last) then redis.call('HDEL', auditors, all[i]) end
     end
 end
 local calls = {}
-for i = 1, #KEYS, 2 do
-    calls[i], calls[i + 1] = {'HSET', KEYS[i]}, {'HDEL', KEYS[i]}
+for i = 1, #KEYS, 3 do
+    calls[#calls + 1], calls[#calls + 2] = {'HSET', KEYS[i]}, {'HDEL', KEYS[i]}
 end
 local refusal = missing_right(calls)
 if refusal then return refusal end
-for i = 1, #KEYS / 2 do
-    local auditors, stream, position = KEYS[2 * i - 1], KEYS[2 * i], ARGV[i + 1]
+for i = 1, #KEYS / 3 do
+    local auditors, stream, meta, position = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i], ARGV[i + 1]
     local type = redis.call('TYPE', auditors).ok
     local ms, seq = string.match(position, '^(%d+)%-(%d+)$')
     if type ~= 'none' and type ~= 'hash' then
@@ -38,7 +38,7 @@ for i = 1, #KEYS / 2 do
     else
         local old = stored_id(auditors)
         if old and above(old, {ms, seq}) then
-            remove_earlier(auditors, stream)
+            remove_earlier(auditors, stream, meta)
             old = stored_id(auditors)
         end
         local higher = old and above(old, {ms, seq})

@@ -17,7 +17,8 @@
 -- ARGV[7]  heard     ms; an auditor that is silent for longer does not count
 -- ARGV[8]  forget    ms; an auditor that is silent for longer is removed
 -- ARGV[9]  room      bytes; in a larger stream `retain` and `records` keep nothing, or a full stream would stay full
--- Reply    {'trimmed', entries removed, entries left, wait, young entries removed, bytes left, us that the script took}
+-- Reply    {'trimmed', entries removed, entries left, wait, young entries removed, bytes left, us that the script took,
+--           us of these before it looked at entries}
 --                                      wait: ms until the oldest entry is old enough; 0 = it is, or there is no room; -1 = the
 --                                      stream is too short to remove an entry
 --          {'fenced'}                  the lock is not the caller's
@@ -35,7 +36,7 @@ local most, size, heard, forget = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber
 local room = tonumber(ARGV[9])
 local now = tonumber(now_ms())
 
-local end_of_stream = last_id(KEYS[2])
+local end_of_stream = last_id(KEYS[2], KEYS[4])
 local positions, gone = {}, {}
 local all = redis.call('HGETALL', KEYS[3])
 for i = 1, #all, 2 do
@@ -65,6 +66,7 @@ local function since(ms, seq)
     unknown = true
     return now
 end
+local fixed_us = us_since(began)
 local removable, early, bytes, last, wait, from, step = 0, 0, 0, nil, -1, '-', 1
 while limit > 0 and removable < limit and not enough do
     local some = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', math.min(step, limit - removable))
@@ -106,4 +108,4 @@ if removable > 0 then
 end
 if ahead then redis.call('HSET', KEYS[4], 'ahead', table.concat(ahead, '-') .. ' ' .. present) end
 for _, instance in ipairs(gone) do redis.call('HDEL', KEYS[3], instance) end
-return {'trimmed', removable, length, wait, early, held, us_since(began)}
+return {'trimmed', removable, length, wait, early, held, us_since(began), fixed_us}

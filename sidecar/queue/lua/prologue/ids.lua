@@ -13,8 +13,13 @@ local function above(a, b) -- {ms, seq} each
     if order == 0 then order = compare_digits(a[2], b[2]) end
     return order == 1
 end
--- Returns {ms, seq} of the last id that the stream has given; nil = Redis refuses the read.
-local function last_id(stream)
+-- Returns {ms, seq} of the last id that the stream has given; nil = Redis refuses the read. XINFO replies with the first and the last
+-- entry, so it is asked only if the stream is empty, or if a script of an older version may have added the last record.
+local function last_id(stream, meta)
+    local known = redis.pcall('HGET', meta, 'last')
+    local ms, seq = string.match(type(known) == 'string' and known or '', '^(%d+)%-(%d+)$')
+    local behind = ms and redis.call('XLEN', stream) > 0 and redis.pcall('XRANGE', stream, '(' .. known, '+', 'COUNT', 1)
+    if behind and not behind.err and #behind == 0 then return {ms, seq} end
     local info = redis.pcall('XINFO', 'STREAM', stream)
     if info.err then return string.find(info.err, 'no such key', 1, true) and {'0', '0'} or nil end
     for i = 1, #info, 2 do

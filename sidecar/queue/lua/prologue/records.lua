@@ -38,21 +38,28 @@ end
 -- add_to_stream: adds the record. Returns nil, 'full' if the stream has its highest possible id, or an error.
 local function add_to_stream(stream, record)
     local added = redis.pcall('XADD', stream, '*', unpack(record))
-    if type(added) == 'table' then return string.find(added.err, 'last possible ID', 1, true) and 'full' or added end
+    if type(added) ~= 'table' then return nil, added end
+    return string.find(added.err, 'last possible ID', 1, true) and 'full' or added
+end
+-- last_id believes `last`: to ask the stream costs Redis time for the bytes of its newest entry.
+local function store_counts(meta, bytes, entries, last)
+    redis.call('HSET', meta, 'bytes', string.format('%.0f', bytes), 'entries', entries, 'last', last)
 end
 -- append_record: adds the record and stores its counts. Returns nil, {'full'} if the stream has its highest possible id, or an error.
 local function append_record(stream, meta, record, bytes, length)
-    local failure = add_to_stream(stream, record)
+    local failure, id = add_to_stream(stream, record)
     if failure then return failure == 'full' and {'full'} or failure end
-    redis.call('HSET', meta, 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
+    store_counts(meta, bytes, length + 1, id)
 end
 -- record_jobs: adds the records of jobs that are about to be settled (job.record; none = a job without a record), and stores the counts
 -- once. `bytes` includes all these records. Returns the jobs that go on, with the answer 'settled' or 'unrecorded'. The others stay:
 -- their answer is 'full' or an error. A retry goes on without a record if the stream has its highest possible id.
 local function record_jobs(stream, meta, jobs, bytes, length)
-    local kept, written = {}, 0
+    local kept, written, last = {}, 0, nil
     for _, job in ipairs(jobs) do
-        local failure = job.record and add_to_stream(stream, job.record)
+        local failure, id
+        if job.record then failure, id = add_to_stream(stream, job.record) end
+        last = id or last
         if failure then bytes = bytes - record_bytes(job.record) end
         if failure and (job.ends or failure ~= 'full') then
             job.answer = failure
@@ -63,7 +70,7 @@ local function record_jobs(stream, meta, jobs, bytes, length)
             kept[#kept + 1] = job
         end
     end
-    if written > 0 then redis.call('HSET', meta, 'bytes', string.format('%.0f', bytes), 'entries', length + written) end
+    if written > 0 then store_counts(meta, bytes, length + written, last) end
     return kept
 end
 -- answers_of: the answers of all jobs, in their order.
