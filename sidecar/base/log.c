@@ -18,7 +18,7 @@ enum {
 };
 
 // At most so many lines of one message are written in a window. A warning or an error concerns a queue, a line at level info
-// often a job. At level debug every line is written.
+// often a job, and a line with the field `job` counts as one. At level debug every line is written.
 static const struct burst_limit {
     int lines, seconds;
 } BURST_LIMITS[] = {[LOG_ERROR] = {20, REPEAT_WINDOW_S}, [LOG_WARN] = {20, REPEAT_WINDOW_S}, [LOG_INFO] = {1000, 1}};
@@ -50,9 +50,9 @@ typedef struct repeat {
 // The lines of one message. If no slot is free, the oldest burst ends early, and extra lines are written.
 typedef struct burst {
     uint64_t hash;
-    mono_t began;  // of the window
-    int64_t lines; // written and suppressed; 0 = the slot is free
-    log_level_t level;
+    mono_t began;             // of the window
+    int64_t lines;            // written and suppressed; 0 = the slot is free
+    log_level_t level, limit; // limit: of BURST_LIMITS
     const char *role, *msg;
     buffer_t names; // some of the queues whose lines were suppressed
 } burst_t;
@@ -158,7 +158,7 @@ static void log_write_line(const message_t *message, int64_t repeated) {
 }
 
 static void burst_end(burst_t *burst) {
-    int64_t more = burst->lines - BURST_LIMITS[burst->level].lines;
+    int64_t more = burst->lines - BURST_LIMITS[burst->limit].lines;
     const log_field_t fields[] = {F_INT("more", more), F_STR("queues", buffer_text(&burst->names)), {.key = 0}};
     if (more > 0) log_write_line(&(message_t){burst->level, burst->role, NULL, burst->msg, fields}, 0);
     buffer_free(&burst->names);
@@ -168,8 +168,15 @@ static void burst_end(burst_t *burst) {
 static void burst_end_due(mono_t now) {
     for (int i = 0; i < BURSTS; i++)
         if (state.bursts[i].lines > 0 &&
-            mono_diff(now, state.bursts[i].began) >= BURST_LIMITS[state.bursts[i].level].seconds * NS_PER_S)
+            mono_diff(now, state.bursts[i].began) >= BURST_LIMITS[state.bursts[i].limit].seconds * NS_PER_S)
             burst_end(&state.bursts[i]);
+}
+
+// People search the log for the id of a job, so no other line stands for this one.
+static bool message_names_job(const message_t *message) {
+    for (const log_field_t *field = message->fields; field->key; field++)
+        if (strcmp(field->key, "job") == 0) return true;
+    return false;
 }
 
 static burst_t *burst_of(const message_t *message, mono_t now) {
@@ -181,7 +188,12 @@ static burst_t *burst_of(const message_t *message, mono_t now) {
         if (burst->lines == 0 || (oldest->lines > 0 && burst->began.ns < oldest->began.ns)) oldest = burst;
     }
     burst_end(oldest);
-    *oldest = (burst_t){.hash = hash, .began = now, .level = message->level, .role = message->role, .msg = message->msg};
+    *oldest = (burst_t){.hash = hash,
+                        .began = now,
+                        .level = message->level,
+                        .limit = message_names_job(message) ? LOG_INFO : message->level,
+                        .role = message->role,
+                        .msg = message->msg};
     return oldest;
 }
 
@@ -197,7 +209,7 @@ static bool burst_names(const burst_t *burst, const char *queue) {
 static bool burst_allows(const message_t *message, mono_t now) {
     if (!message->queue || message->level == LOG_DEBUG) return true;
     burst_t *burst = burst_of(message, now);
-    int64_t more = ++burst->lines - BURST_LIMITS[message->level].lines;
+    int64_t more = ++burst->lines - BURST_LIMITS[burst->limit].lines;
     if (more > 0 && more <= BURST_NAMES && !burst_names(burst, message->queue))
         buffer_printf(&burst->names, "%s%s", burst->names.len ? ", " : "", message->queue);
     return more <= 0;
@@ -301,7 +313,7 @@ void log_write(log_level_t level, const char *role, const char *queue, const cha
     if (level > state.level) return;
     const message_t message = {level, role, queue, msg, fields};
     mono_t now = log_lock();
-    if (level <= LOG_WARN)
+    if (level <= LOG_WARN && !message_names_job(&message))
         log_write_deduplicated(&message, now);
     else if (burst_allows(&message, now))
         log_write_line(&message, 0);

@@ -136,13 +136,13 @@ Test(unit_log, reports_suppressed_repeats_when_they_stop) {
 Test(unit_log, writes_all_fields_when_a_message_comes_back) {
     fixture_hold_boottime();
     for (int storm = 0; storm < 4; storm++) {
-        for (int i = 0; i < 3; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("job", 10 * storm + i));
+        for (int i = 0; i < 3; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("number", 10 * storm + i));
         fixture_step_boottime(10500);
         log_flush_suppressed();
         fixture_step_boottime(1500);
     }
     for (int storm = 0; storm < 4; storm++) {
-        char *fact = kept_printf("\"job\":%d}", 10 * storm);
+        char *fact = kept_printf("\"number\":%d}", 10 * storm);
         cr_assert_eq(fixture_log_count(fact), 1, "%s", fixture_log());
     }
     cr_assert_eq(fixture_log_count("\"seconds_ago\":10,\"repeated\":2}"), 4);
@@ -229,6 +229,18 @@ Test(unit_log, sums_up_a_storm_of_jobs) {
     log_info("r", "mail", "retried", F_INT("job", 1));
     expect_line_end("\"msg\":\"retried\",\"role\":\"r\",\"queue\":\"mail\",\"job\":1}");
     cr_assert_eq(fixture_log_count("\"more\""), 1);
+}
+
+/* People search the log for the id of a job. */
+Test(unit_log, a_warning_about_a_job_is_no_repeat) {
+    fixture_hold_boottime();
+    for (int i = 0; i < 1200; i++) log_warn("r", "mail", "failed", F_STR("reason", "reported"), F_INT("job", i));
+    cr_assert_eq(fixture_log_count("\"failed\""), 1000);
+    fixture_step_boottime(1001);
+    log_flush_suppressed();
+    expect_line_end("\"level\":\"warn\",\"msg\":\"failed\",\"role\":\"r\",\"more\":200,\"queues\":\"mail\"}");
+    log_warn("r", "mail", "failed", F_STR("reason", "reported"), F_INT("job", 1));
+    expect_line_end("\"queue\":\"mail\",\"reason\":\"reported\",\"job\":1}");
 }
 
 Test(unit_log, writes_every_line_at_level_debug) {
