@@ -11,8 +11,10 @@ endif
 comma := ,
 SANITIZER ?=
 B := build$(if $(SANITIZER),/$(subst $(comma),-,$(SANITIZER)))
-VERSION := 0.1.0
+# Between releases VERSION ends with -dev, and a build adds its commit: 0.2.0-dev+g1a2b3c4d5. RELEASED is the day of the last release.
+VERSION := 0.2.0-dev
 RELEASED := 2026-11-22
+BUILD_VERSION := $(VERSION)$(if $(filter %-dev,$(VERSION)),$(shell sh sidecar/commit.sh))
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 TEST_ROUNDS ?= 10
@@ -27,7 +29,7 @@ SAN := $(if $(SANITIZER),-fsanitize=$(SANITIZER) -fno-omit-frame-pointer -fno-sa
 # The tests' own code is not optimized: optimizing it takes three quarters of the compiler's time.
 CFLAGS ?= $(if $(SANITIZER),-O1,-O2) -g
 TEST_CFLAGS ?= -O0
-CPPFLAGS_ALL := -D_GNU_SOURCE -DQS_VERSION='"$(VERSION)"' -DQS_RELEASED='"$(RELEASED)"' -Isidecar -I$(B)/gen
+CPPFLAGS_ALL := -D_GNU_SOURCE -Isidecar -I$(B)/gen
 CFLAGS_ALL = -std=c11 $(WARN) $(CFLAGS) $(SAN) -fstack-protector-strong -pthread $(CPPFLAGS_ALL)
 LDFLAGS_ALL = $(SAN) -pthread -Wl,-z,relro,-z,now $(LDFLAGS)
 LIBS_ALL = $(PKG_LIBS) -lm
@@ -51,10 +53,19 @@ all: $(B)/queue-sidecar ## builds build/queue-sidecar
 $(B)/queue-sidecar: $(OBJ) $(GEN_OBJ)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
 
-# The directories that the program must know. The file is replaced only when one changes, so that no object is rebuilt for nothing.
+# Directories and version that the program must know. A file is replaced only when it changes, so that no object is rebuilt for
+# nothing.
 $(B)/gen/paths.h: FORCE
 	@mkdir -p $(@D)
 	@echo '#define QS_SYSCONFDIR "$(SYSCONFDIR)"' >$@.tmp; if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
+
+$(B)/gen/version.h: FORCE
+	@mkdir -p $(@D)
+	@echo '#define QS_VERSION "$(BUILD_VERSION)"' >$@.tmp; if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
+
+.PHONY: version
+version: ## prints the version of a build from this tree
+	@echo '$(BUILD_VERSION)'
 
 # Other flags rebuild every object: a program half of which is not optimized would give wrong figures.
 $(B)/gen/flags: FORCE
@@ -68,7 +79,7 @@ FORCE:
 ALL_OBJ = $(words $(OBJ) $(TEST_OBJ))
 report_progress = $(eval COMPILED += .)$(if $(filter %00 %50,$(words $(COMPILED))),$(info compiled $(words $(COMPILED)) files; the tree has $(ALL_OBJ)))
 
-$(B)/%.o: %.c Makefile $(B)/gen/flags | $(B)/gen/paths.h $(B)/gen/scripts.c
+$(B)/%.o: %.c Makefile $(B)/gen/flags | $(B)/gen/paths.h $(B)/gen/version.h $(B)/gen/scripts.c
 	@$(if $(PROGRESS),$(report_progress))mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
@@ -215,7 +226,7 @@ vectors: ## regenerates tests/data with the client libraries in build/clients
 
 .PHONY: compdb
 compdb: ## writes build/compile_commands.json, from which clangd knows how each file is compiled
-	@$(MAKE) -s $(B)/gen/paths.h $(GEN_OBJ)
+	@$(MAKE) -s $(B)/gen/paths.h $(B)/gen/version.h $(GEN_OBJ)
 	@$(MAKE) -nB CC="$(lastword $(CC))" $(OBJ) $(TEST_OBJ) | awk -v dir="$(CURDIR)" ' \
 	    / -c -o [^ ]*\.o [^ ]*\.c$$/ { \
 	        file = $$NF; gsub(/[\\"]/, "\\\\&"); \

@@ -81,9 +81,10 @@ engine_build() { # tag, further arguments of buildah build
 
 # Builds $image from this tree, and $archive, a file of the image for `docker load` and `podman load`.
 engine_image() {
-    version=$(sed -n 's/^VERSION := //p' Makefile)
-    image=localhost/queue-sidecar:$version
-    archive=$image_dir/queue-sidecar-$version.tar
+    version=$(make -s version)
+    name=$(echo "$version" | tr + -) # a tag has no +
+    image=localhost/queue-sidecar:$name
+    archive=$image_dir/queue-sidecar-$name.tar
     revision=$(git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null || true)
     # Label `source` only with an https address without credentials.
     site=$(git config --get remote.origin.url 2>/dev/null || true)

@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include "cli/args.h"
+#include "version.h"
 
 static const cli_command_t cli_version_command, cli_help_command;
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/args.h"
 #include "dialects/registry.h"
+#include "version.h"
 
 static int run_command(const cli_args_t *args) {
     buffer_t messages = {0};

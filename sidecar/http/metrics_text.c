@@ -1,5 +1,7 @@
 #include "http/metrics_text.h"
 
+#include "version.h"
+
 // LEVEL and SINCE as in metrics.h.
 typedef enum kind { COUNTER, GAUGE, LEVEL, SINCE, SETTING, BY_LABEL, HISTOGRAM, BUILD, ROLE_TURNS, ROLE_SECONDS } kind_t;
 

@@ -14,7 +14,7 @@ cppcheck --quiet -j 2 --std=c11 --enable=warning,performance,portability --inlin
     --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --suppress=nullPointerOutOfMemory \
     --suppress=uninitvar --suppress=nullPointerRedundantCheck \
     --suppress='deallocuse:tests/*' --suppress='invalidTestForOverflow:tests/*' \
-    --template='{file}:{line}: {message} [{id}]' -Isidecar -Itests -Itests/support -D_GNU_SOURCE -DQS_VERSION='"0"' \
+    --template='{file}:{line}: {message} [{id}]' -Isidecar -Itests -Itests/support -D_GNU_SOURCE \
     '-DTest(suite,name,...)=void suite##_##name(void)' '-DTestSuite(...)=extern int suite' \
     '-DParameterizedTestParameters(suite,name)=void *suite##_##name##_rows(void)' \
     '-DParameterizedTest(row,suite,name,...)=void suite##_##name(row)' \

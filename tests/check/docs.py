@@ -384,12 +384,20 @@ def absences(path, text):
 
 
 def release():
-    """The newest release in the changelog must be the version that the Makefile builds."""
+    """The changelog and the manifests must name the version that the Makefile builds."""
     makefile = pathlib.Path("Makefile").read_text()
     version, day = (re.search(rf"^{name} := (\S+)$", makefile, re.M)[1] for name in ("VERSION", "RELEASED"))
-    headings = re.findall(r"^## (\d.*)$", pathlib.Path("CHANGELOG.md").read_text(), re.M)
-    if headings[:1] != [f"{version} ({day})"]:
+    headings = re.findall(r"^## (.*)$", pathlib.Path("CHANGELOG.md").read_text(), re.M)
+    between = version.endswith("-dev") and headings[:1] == ["Unreleased"] and headings[1:2]
+    if between and not between[0].endswith(f"({day})"):
+        yield f"CHANGELOG.md:1: its newest release is not of {day}, which RELEASED of the Makefile says"
+    if not between and headings[:1] != [f"{version} ({day})"]:
         yield f"CHANGELOG.md:1: its newest release is not {version} ({day}), which VERSION and RELEASED of the Makefile say"
+    for path in sorted(pathlib.Path("deploy").rglob("*")):
+        text = path.read_text() if path.is_file() else ""
+        for tag in re.finditer(r"(?:queue-sidecar:|newTag: |ARG VERSION=)(\d+\.\d[\w.-]*)", text):
+            if tag[1] != version:
+                yield f"{path}:{text.count(chr(10), 0, tag.start()) + 1}: names {tag[1]}, but the Makefile builds {version}"
 
 
 def check():

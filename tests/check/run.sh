@@ -3,7 +3,7 @@
 # "FILE:LINE: fault: remedy".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-[ $# -gt 0 ] || set -- hygiene subjects layers size errors keys docs man compdb install systemd compose again scripts format shell cppcheck tidy selftest
+[ $# -gt 0 ] || set -- hygiene subjects layers size errors keys docs man compdb install version systemd compose again scripts format shell cppcheck tidy selftest
 failed=
 for name in "$@"; do
     case $name in

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "suite.h"
 #include "tempdir.h"
+#include "version.h"
 
 #include <criterion/redirect.h>
 
