@@ -92,9 +92,10 @@ static int lines(const setup_t *setup, const char *file) {
     return count;
 }
 
+/* `program` may have arguments. */
 static child_t *start(const setup_t *setup, const char *program, const char *in) {
     char *err = temp_path(setup->dir, "stderr");
-    char *shell = kept_printf(in ? "exec \"$0\" \"$1\" <\"$2\"" : "exec \"$0\" \"$1\"");
+    char *shell = kept_printf(in ? "exec \"$0\" $1 <\"$2\"" : "exec \"$0\" $1");
     const char *argv[] = {"sh", "-c", shell, setup->run, program, in, NULL};
     child_t *child = child_start(
         &(child_spec_t){.argv = argv, .env = (const char *const[]){setup->env, NULL}, .dir = setup->dir, .out = err, .err = err});
@@ -296,4 +297,84 @@ Test(daemon_workers, heartbeat) {
         fail(&setup, "the job was not done");
     cr_expect(wait_for(beat_ms(r) == 0, UP_MS), "a heartbeat outlives its job");
     cr_expect_eq(lines(&setup, "runs"), 2);
+}
+
+static void push(redis_t *r, const job_t *job) { redis_ok(r, "LPUSH email %b", job->bytes, job->len); }
+
+/* Starts a worker and waits until it waits for a job. */
+static child_t *start_idle(setup_t *setup) {
+    child_t *worker = setup->workers[0] = start(setup, "worker", NULL);
+    if (!wait_for(server_info_int(setup->cluster.server, "clients", "blocked_clients") == 1, UP_MS))
+        fail(setup, "the worker does not wait for a job");
+    return worker;
+}
+
+static void expect_end(const setup_t *setup, child_t *worker) {
+    if (!child_wait(worker, ALL_MS)) fail(setup, "the worker does not end");
+    if (worker->exit_code != 0) fail(setup, "the worker did not exit with 0");
+}
+
+/* SIGTERM while a job runs. */
+static void expect_job_finished(const char *language) {
+    scoped(end) setup_t setup = begin(language);
+    redis_t *r = setup.cluster.r;
+    job_t job = make_job("wait", 1), next = make_job("ok", 2);
+    child_t *worker = start_idle(&setup);
+    push(r, &job);
+    if (!wait_for(lines(&setup, "runs") == 1, UP_MS)) fail(&setup, "the job was not taken");
+    push(r, &next);
+    child_signal(worker, SIGTERM);
+    if (!cluster_stays(child_running(worker), 500)) fail(&setup, "the worker did not finish its job");
+    temp_write(temp_path(setup.dir, "go"), "");
+    expect_end(&setup, worker);
+    cr_expect_eq(times(&setup, "done", &job), 1);
+    cr_expect_eq(redis_int(r, "LLEN email:backup"), 0);
+    cr_expect(lines(&setup, "runs") == 1 && redis_int(r, "LLEN email") == 1, "the worker took another job");
+}
+
+/* The same process works on after an outage; SIGTERM ends it with and without Redis. */
+static void expect_redis_awaited(const char *language) {
+    scoped(end) setup_t setup = begin(language);
+    job_t job = make_job("ok", 1);
+    child_t *worker = start_idle(&setup);
+    server_kill(setup.cluster.server);
+    if (!wait_for(strcasestr(temp_read(temp_path(setup.dir, "stderr")), "redis"), ALL_MS))
+        fail(&setup, "the worker says nothing");
+    server_restart(setup.cluster.server, SERVER_LOSE_DATA);
+    scoped(redis_drop) redis_t *r = redis_open(setup.cluster.server);
+    push(r, &job);
+    if (!wait_for(times(&setup, "done", &job) == 1, ALL_MS)) fail(&setup, "the worker does not work on");
+    child_signal(worker, SIGTERM);
+    expect_end(&setup, worker);
+    child_free(worker);
+    worker = start_idle(&setup);
+    server_kill(setup.cluster.server);
+    child_signal(worker, SIGTERM);
+    expect_end(&setup, worker);
+}
+
+Test(daemon_workers, python_finishes_its_job_at_sigterm) { expect_job_finished("python"); }
+Test(daemon_workers, node_finishes_its_job_at_sigterm) { expect_job_finished("node"); }
+Test(daemon_workers, go_finishes_its_job_at_sigterm) { expect_job_finished("go"); }
+Test(daemon_workers, java_finishes_its_job_at_sigterm) { expect_job_finished("java"); }
+Test(daemon_workers, shell_finishes_its_job_at_sigterm) { expect_job_finished("shell"); }
+
+Test(daemon_workers, python_waits_for_redis) { expect_redis_awaited("python"); }
+Test(daemon_workers, node_waits_for_redis) { expect_redis_awaited("node"); }
+Test(daemon_workers, go_waits_for_redis) { expect_redis_awaited("go"); }
+Test(daemon_workers, java_waits_for_redis) { expect_redis_awaited("java"); }
+Test(daemon_workers, shell_waits_for_redis) { expect_redis_awaited("shell"); }
+
+/* The CronJob's command is given to the documented worker, which must know its arguments. */
+Test(daemon_workers, worker_of_the_cron_job_ends_when_ready_is_empty) {
+    static const char COMMAND[] = "command: [python, worker.py, ";
+    scoped(end) setup_t setup = begin("python");
+    char *yaml = temp_read("deploy/examples/python-deployment/base/cronjob.yaml"), *arguments = strstr(yaml, COMMAND);
+    cr_assert(arguments);
+    arguments = kept_printf("worker %.*s", (int)strcspn(arguments + strlen(COMMAND), "]"), arguments + strlen(COMMAND));
+    job_t job = make_job("ok", 1);
+    push(setup.cluster.r, &job);
+    setup.workers[0] = start(&setup, arguments, NULL);
+    expect_end(&setup, setup.workers[0]);
+    cr_expect_eq(times(&setup, "done", &job), 1);
 }

@@ -45,6 +45,13 @@ func handle(job []byte) error {
 			write("hangs", fmt.Sprint(os.Getpid()))
 			time.Sleep(10 * time.Minute)
 		}
+	case "wait":
+		for {
+			if _, err := os.Stat("go"); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
 	write("done", hex.EncodeToString(job))
 	return nil

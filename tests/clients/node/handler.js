@@ -20,5 +20,6 @@ module.exports = async function handle(job) {
     fs.appendFileSync("hangs", process.pid + "\n");
     await new Promise((resolve) => setTimeout(resolve, 600000));
   }
+  while (kind === "wait" && !fs.existsSync("go")) await new Promise((resolve) => setTimeout(resolve, 10));
   fs.appendFileSync("done", job.toString("hex") + "\n");
 };
