@@ -7,6 +7,7 @@
 #include "cli/shards.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
+#include "http/http.h"
 #include "inspect/preflight.h"
 #include "inspect/snapshot.h"
 #include "inspect/survey.h"
@@ -172,12 +173,22 @@ static outcome_t check_shards(const cli_shards_t *shards, const config_t *config
     return worst;
 }
 
+// Another instance on this machine needs a port of its own. The sidecar of this very config may run, too.
+static void check_http(const config_t *config, int *faults) {
+    char why[200];
+    if (config->http.port == 0 || http_can_listen(config->http.listen, config->http.port, why, sizeof why)) return;
+    char *line = mem_printf("%s. Do nothing if the sidecar of this config runs here", why);
+    check_print(faults, PREFLIGHT_NOTE, NULL, line);
+    free(line);
+}
+
 static int check_redis(const config_t *config) {
     cli_shards_t *shards = shards_new(config, "queue-sidecar-check", NULL);
     servers_t servers = {0};
     redis_error_t error;
     int faults = 0;
     audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
+    check_http(config, &faults);
     servers_read_sentinels(&servers, &config->redis, NULL);
     outcome_t outcome = shards_find(shards, true, &error);
     if (outcome != OUTCOME_OK) shards_print_error("", &error);
@@ -211,7 +222,7 @@ static const cli_option_t check_table[] = {
     CLI_OPTION_CONFIG,
     CLI_FLAG(cli_args_t, 0, "redis", redis,
              "connect and run the preflight: version, settings, key types, rights, leader; tell of sentinels, primaries, "
-             "replicas and TLS; check audit.path: rights, disk space, writer"),
+             "replicas and TLS; check audit.path: rights, disk space, writer; check that http.port is free"),
 };
 
 const cli_command_t cli_check_command = {

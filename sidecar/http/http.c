@@ -230,12 +230,21 @@ static mono_t http_close_expired(http_t *http) {
 
 // ---- Listening.
 
-static int http_bind(const char *host, const char *port, char *why, size_t size) {
+static void http_bind_error(int64_t port, char *why, size_t size) {
+    if (errno == EADDRINUSE)
+        snprintf(why, size, "http.port %lld is in use: set it to a free port, or to 0 to serve nothing", (long long)port);
+    else
+        snprintf(why, size, "%s: %s", errno == EACCES ? "http.port" : "http.listen", strerror(errno));
+}
+
+static int http_bind(const char *host, int64_t number, char *why, size_t size) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
+    char port[24];
+    snprintf(port, sizeof port, "%lld", (long long)number);
     int code = getaddrinfo(host, port, &hints, &found);
     if (code != 0) {
-        snprintf(why, size, "%s", gai_strerror(code));
+        snprintf(why, size, "http.listen: %s", gai_strerror(code));
         return -1;
     }
     int fd = -1;
@@ -246,7 +255,7 @@ static int http_bind(const char *host, const char *port, char *why, size_t size)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         if (at->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
         if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) break;
-        snprintf(why, size, "%s", strerror(errno));
+        http_bind_error(number, why, size);
         close(fd);
         fd = -1;
     }
@@ -255,11 +264,16 @@ static int http_bind(const char *host, const char *port, char *why, size_t size)
     return fd;
 }
 
+bool http_can_listen(const char *listen, int64_t port, char *why, size_t size) {
+    *why = '\0';
+    int fd = http_bind(listen, port, why, size);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+}
+
 static bool http_start(http_t *http, char *why, size_t size) {
-    char port[24];
-    snprintf(port, sizeof port, "%lld", (long long)http->port);
     if (!mhd_run && !http_load_library(why, size)) return false;
-    int fd = http_bind(http->listen, port, why, size);
+    int fd = http_bind(http->listen, http->port, why, size);
     if (fd < 0) return false;
     http->daemon =
         mhd_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, http_on_request, http, MHD_OPTION_LISTEN_SOCKET, fd,
@@ -279,8 +293,8 @@ static void http_listen(http_t *http) {
     if (started)
         log_info(ROLE, NULL, "serving health and metrics", F_STR("listen", http->listen), F_INT("port", http->port));
     else if (change == CONDITION_BEGAN)
-        log_error(ROLE, NULL, "cannot serve health and metrics; the port may be in use", F_STR("listen", http->listen),
-                  F_INT("port", http->port), F_STR("reason", why));
+        log_warn(ROLE, NULL, "cannot serve health and metrics; jobs are served", F_STR("listen", http->listen),
+                 F_INT("port", http->port), F_STR("reason", why));
     http->retry_at = mono_add(mono_now(), LISTEN_AGAIN_S * NS_PER_S);
 }
 

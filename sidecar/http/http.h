@@ -16,6 +16,9 @@ typedef struct http http_t;
 http_t *http_new(const char *listen, int64_t port, health_t *health, metrics_t *metrics);
 void http_free(http_t *http); // NULL is fine
 
+// Tries to listen. Returns false with a reason that names the config key at fault.
+bool http_can_listen(const char *listen, int64_t port, char *why, size_t size);
+
 // Listens and answers requests. If it cannot listen, it logs the reason and tries again.
 void http_tick(void *http, role_wait_t *wait);
 void http_finish(void *http);

@@ -77,9 +77,24 @@ Test(daemon_http, port_in_use_is_logged_and_jobs_flow) {
     cr_assert_eq(listen(holder, 1), 0);
     daemon_t *d = cluster_sidecar(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }", .port = port});
     cr_assert(daemon_wait_log(d, CANNOT, 10000));
-    cr_assert(cluster_says(d, CANNOT, "Address already in use"));
+    char *in_use = kept_printf("http.port %d is in use: set it to a free port, or to 0", port);
+    cr_assert(cluster_says(d, CANNOT, in_use));
     cluster_works(&cluster, "q");
     close(holder);
+}
+
+Test(daemon_http, check_tells_a_port_in_use) {
+    cluster = cluster_begin(NULL);
+    int holder;
+    port = free_port(&holder);
+    char *path = cluster_config_file(&cluster, (sidecar_t){.port = port}),
+         *note = kept_printf("note     http.port %d is in", port);
+    cr_assert_eq(listen(holder, 1), 0);
+    const daemon_output_t *taken = daemon_run("check", "-c", path, "--redis");
+    cr_assert(strstr(taken->out, note), "%s%s", taken->out, taken->err);
+    close(holder);
+    const daemon_output_t *free_now = daemon_run("check", "-c", path, "--redis");
+    cr_assert(!strstr(free_now->out, "is in use"), "%s", free_now->out);
 }
 
 Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
