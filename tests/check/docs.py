@@ -23,6 +23,8 @@ BLOCK = re.compile(r"^<!-- generated: (\w+)(?: (\S+))? -->\n(.*?)^<!-- end -->$"
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
 # Files of users.
 USERS_FILES = {"handler.py", "worker.py", "heartbeat.py", "producer.py"}
+# SECURITY.md has it until a release puts an address in its place.
+ADDRESS = "SECURITY-ADDRESS"
 # Head of a table's first column that must have only messages of the log.
 MESSAGES_HEAD = "log message"
 MESSAGES_PAGE = pathlib.Path("docs/operations.md")
@@ -384,7 +386,7 @@ def absences(path, text):
 
 
 def release():
-    """The changelog and the manifests must name the version that the Makefile builds."""
+    """The changelog and the manifests must name the version that the Makefile builds. A release has an address for vulnerabilities."""
     makefile = pathlib.Path("Makefile").read_text()
     version, day = (re.search(rf"^{name} := (\S+)$", makefile, re.M)[1] for name in ("VERSION", "RELEASED"))
     headings = re.findall(r"^## (.*)$", pathlib.Path("CHANGELOG.md").read_text(), re.M)
@@ -393,6 +395,8 @@ def release():
         yield f"CHANGELOG.md:1: its newest release is not of {day}, which RELEASED of the Makefile says"
     if not between and headings[:1] != [f"{version} ({day})"]:
         yield f"CHANGELOG.md:1: its newest release is not {version} ({day}), which VERSION and RELEASED of the Makefile say"
+    if not version.endswith("-dev") and ADDRESS in pathlib.Path("SECURITY.md").read_text():
+        yield f"SECURITY.md:1: says {ADDRESS}: a release must say where to report a vulnerability"
     for path in sorted(pathlib.Path("deploy").rglob("*")):
         text = path.read_text() if path.is_file() else ""
         for tag in re.finditer(r"(?:queue-sidecar:|newTag: |ARG VERSION=)(\d+\.\d[\w.-]*)", text):

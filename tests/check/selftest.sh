@@ -61,6 +61,7 @@ plant docs 'configuration.md:[0-9]*: the block keys is not' 'sed -i "/^- .*\`tim
 plant docs 'metrics.md:[0-9]*: the block metrics is not' 'sed -i "/queue_sidecar_promoted_total/d" docs/metrics.md'
 plant docs 'operations.md:[0-9]*: the block log is not' 'echo "static void f(void) { log_warn(NULL, NULL, \"planted one\"); }" >>sidecar/app/app.c'
 plant docs 'its newest release is not' 'sed -i "s/^VERSION := .*/VERSION := 9.9/" Makefile'
+plant docs 'a release must say where to report' ':' # the version above is a release
 plant docs 'leads nowhere' 'echo "[x](novel.md)" >>docs/audit.md'
 plant docs 'names a heading that the page does not have' 'echo "[x](audit.md#novel)" >>docs/status.md'
 plant docs 'has 170 columns' '{ head -c 170 /dev/zero | tr "\0" x; echo; } >>sql/README.md'
