@@ -1,6 +1,8 @@
 /* `audit requeue` and `audit discard` beside real sidecars: each failure is answered at most once. */
 #include "requeue_fixture.h"
 
+#include <sys/stat.h>
+
 static cluster_t s;
 SUITE(daemon_requeue, s = cluster_begin(NULL), cluster_end(&s));
 
@@ -178,12 +180,12 @@ Test(daemon_requeue, an_ended_job_is_in_the_dead_letter_list) {
     cr_assert_eq(redis_int(s.r, "LLEN q:dead"), 1);
 }
 
-/* The runbook of docs/audit.md. Its queue is called email. */
-static char *runbook(void) {
-    char *readme = temp_read("docs/audit.md");
-    char *block = strstr(readme, "```sh runbook.sh\n"), *end = block ? strstr(block + 3, "\n```") : NULL;
-    cr_assert(block && end, "docs/audit.md has no runbook.sh");
-    return strndup(block + strlen("```sh runbook.sh\n"), (size_t)(end - block) - strlen("```sh runbook.sh\n") + 1);
+/* A block of docs/audit.md. Its queue is called email. Kept. */
+static char *block_of_docs(const char *name) {
+    char *page = temp_read("docs/audit.md"), *head = kept_printf("```sh %s\n", name);
+    char *block = strstr(page, head), *end = block ? strstr(block + 3, "\n```") : NULL;
+    cr_assert(block && end, "docs/audit.md has no %s", name);
+    return kept(strndup(block + strlen(head), (size_t)(end - block) - strlen(head) + 1));
 }
 
 Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
@@ -200,7 +202,7 @@ Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
     }
     await(&s, audit_log_rows(daemon_audit_path(d)) == TIMEOUTS + 2 * OTHERS, COPY_MS);
     char *dir = temp_dir("runbook"), *bin = temp_path(dir, "queue-sidecar"), *script = temp_path(dir, "runbook.sh"),
-         *out = temp_path(dir, "out"), *err = temp_path(dir, "err"), *text = runbook();
+         *out = temp_path(dir, "out"), *err = temp_path(dir, "err"), *text = block_of_docs("runbook.sh");
     cr_assert_eq(symlink(daemon_program(), bin), 0);
     temp_write(script, text);
     char *path = kept_printf("PATH=%s:%s", dir, getenv("PATH"));
@@ -219,7 +221,47 @@ Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
     cr_assert_eq(distinct(s.r, "email"), TIMEOUTS);
     await(&s, answers(d, TIMEOUTS), COPY_MS);
     child_free(child);
-    free(text);
+}
+
+/* Runs the block erase.sh on the log of a sidecar, while the sidecar runs. */
+static void erase(const daemon_t *d) {
+    char *dir = temp_dir("erase"), *cli_path = temp_path(dir, "redis-cli"), *block = block_of_docs("erase.sh");
+    temp_write(cli_path, kept_printf("#!/bin/sh\nPATH=$OTHERS exec redis-cli -e -s %s \"$@\"\n", server_socket(s.server)));
+    cr_assert_eq(chmod(cli_path, 0700), 0);
+    block = kept_printf("text=ann@example.org queue=email log=%s\n%s", daemon_audit_path(d), strchr(block, '\n'));
+    const char *const env[] = {kept_printf("PATH=%s:%s", dir, getenv("PATH")), kept_printf("OTHERS=%s", getenv("PATH")), NULL};
+    char *err = temp_path(dir, "err");
+    scoped(child_drop) child_t *child =
+        child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-ec", block, NULL}, .env = env, .err = err});
+    cr_assert(child_wait(child, RUN_MS));
+    cr_assert_eq(child->exit_code, 0, "%s", temp_read(err));
+}
+
+static bool in_file(const char *path, const char *text) {
+    const char *const argv[] = {"grep", "-qaF", text, path, NULL};
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = argv});
+    cr_assert(child_wait(child, RUN_MS) && child->exit_code < 2, "grep of %s: %d", path, child->exit_code);
+    return child->exit_code == 0;
+}
+
+/* The person's data are gone from the stream and from the file, the other row stays, and nobody takes it for a loss. */
+Test(daemon_requeue, the_erasure_of_the_docs_works_as_written) {
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"email\"; roles = [\"monitor\"]; }"});
+    for (int i = 1; i < 49; i++) feed_one(s.r, (failure_t){.stream = "email", .queue = "email", .number = i});
+    slice_t personal = slice_text("{\"to\":\"ann@example.org\"}");
+    feed_one(s.r, (failure_t){.stream = "email", .queue = "email", .number = 49, .payload = personal});
+    const char *log = daemon_audit_path(d);
+    await(&s, audit_log_rows(log) == 49, COPY_MS);
+    erase(d);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:email:failures"), 48);
+    cr_assert_eq(audit_log_int(log, "SELECT count(*) FROM events WHERE payload = ''"), 1);
+    cr_expect(!in_file(log, "ann@example.org") && !in_file(kept_printf("%s-wal", log), "ann@example.org"));
+    cr_expect(in_file(log, "job 1"));
+    redis_ok(s.r, "CLIENT KILL TYPE normal"); /* the auditor then looks for the last record that it has, which was erased */
+    feed_one(s.r, (failure_t){.stream = "email", .queue = "email", .number = 50});
+    await(&s, audit_log_int(log, "SELECT count(*) FROM events WHERE job = '50'") == 1, COPY_MS);
+    cr_expect_eq(audit_log_int(log, "SELECT count(*) FROM events WHERE kind <> 'failed'"), 0);
+    cr_expect_eq(audit_log_int(log, "SELECT count(*) FROM events WHERE payload = ''"), 1);
 }
 
 /* Both runs must find the same marker, although --to names different queues. */
