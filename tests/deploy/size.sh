@@ -2,7 +2,7 @@
 # Measures the sizes in deploy/README.md: sh tests/deploy/size.sh [SECONDS]. Starts a private redis-server and one sidecar, scraped each
 # second: first idle, then with 1,000 delayed jobs a second, then with 100 final failures a second. Prints resident memory (in brackets
 # the anonymous part and the peak), processor time in thousandths of a core, as Kubernetes counts it, requests to Redis while idle, and
-# disk space for each final failure.
+# disk space for each final failure. Then starts a standby, and prints connections and series of both.
 set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:-30}
@@ -10,8 +10,9 @@ program=${QS_PROGRAM:-build/queue-sidecar}
 work=$(mktemp -d)
 redis=
 sidecar=
+standby=
 finish() {
-    [ -z "$sidecar" ] || kill "$sidecar" 2>/dev/null || true
+    [ -z "$sidecar$standby" ] || kill $sidecar $standby 2>/dev/null || true # each is a number or nothing
     [ -z "$redis" ] || kill "$redis" 2>/dev/null || true
     wait
     rm -rf "$work"
@@ -78,3 +79,19 @@ sleep 2 # until the auditor has copied the last failures
 curl -fs "http://127.0.0.1:$port/metrics" | awk '
     $1 == "queue_sidecar_audit_bytes" { bytes = $2 } $1 == "queue_sidecar_audit_kept_rows" { rows = $2 }
     END { printf "%-28s %5.0f bytes of disk for each of %d, with payloads of 90\n", "final failures", bytes / rows, rows }'
+
+sed "s|$work/audit|$work/second|; s/port = $port/port = $((port + 1))/" "$work/size.cfg" >"$work/second.cfg"
+"$program" run -c "$work/second.cfg" 2>"$work/second.log" &
+standby=$!
+until grep -q '"msg":"standing by"' "$work/second.log"; do
+    kill -0 "$standby" || exit 1
+    sleep 0.1
+done
+sleep 1 # until all connections are open
+for of in "leader $port $sidecar" "standby $((port + 1)) $standby"; do
+    # shellcheck disable=SC2086 # three words
+    set -- $of
+    series=$(curl -fs "http://127.0.0.1:$2/metrics" | grep -v '^#')
+    connections=$(echo "$series" | sed -n 's/^queue_sidecar_redis_connections //p')
+    echo "$1, two queues: $connections connections, $(echo "$series" | wc -l) series, $(echo "$series" | grep -c 'queue="sms"') of them for each queue"
+done
