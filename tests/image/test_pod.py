@@ -148,10 +148,11 @@ class Pod(unittest.TestCase):
         wait("a job that kills its worker once is done", lambda: self.done("die 7 x"))
 
     def ends(self):
-        """SIGTERM ends the sidecar with exit code 0, within the grace period of a kubelet. Then nothing of the pod is left."""
-        podman("stop", "--time", "30", self.sidecar.name)
-        podman("pod", "stop", "--time", "1", POD)  # the worker ignores SIGTERM as process 1 of its container
-        self.assertEqual((self.sidecar.state("Status"), self.sidecar.state("ExitCode")), ("exited", "0"))
+        """SIGTERM ends worker and sidecar with exit code 0, within the grace period of a kubelet. Then nothing of the pod is left."""
+        for container in (self.worker, self.sidecar):
+            podman("stop", "--time", "30", container.name)
+            self.assertEqual((container.state("Status"), container.state("ExitCode")), ("exited", "0"))
+        podman("pod", "stop", "--time", "1", POD)
         self.assertTrue(self.sidecar.logged("stopped"))
         podman("kube", "down", self.manifest)
         self.assertEqual(podman("pod", "ps", "--quiet"), "")
