@@ -43,10 +43,23 @@ static bool lock_file_is_current(const audit_lock_t *lock) {
            ours.st_ino == there.st_ino;
 }
 
+// A write through a link would overwrite a foreign file, and a directory or a FIFO is no failure of the disk.
+static bool lock_file_is_usable(const audit_lock_t *lock, buffer_t *why) {
+    struct stat at;
+    if (lstat(lock->path, &at) != 0) return true; // it is made, or the error is reported then
+    if (S_ISREG(at.st_mode) && at.st_nlink <= 1) return true;
+    const char *kind = S_ISREG(at.st_mode)   ? "a hard link of another file"
+                       : S_ISLNK(at.st_mode) ? "a symbolic link"
+                       : S_ISDIR(at.st_mode) ? "a directory"
+                                             : "no regular file";
+    return audit_refuse(lock->log, why, "its lock file %s is %s: remove it, and its sidecar makes a new one", lock->path, kind);
+}
+
 static bool lock_open_file(audit_lock_t *lock, buffer_t *why) {
     for (int attempts = 0; attempts < 3; attempts++) {
         if (lock_file_is_current(lock)) return true;
         lock_release(lock);
+        if (!lock_file_is_usable(lock, why)) return false;
         lock->fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
         if (lock->fd < 0) return audit_fail_errno(lock->log, "make its lock file", why);
     }
@@ -106,6 +119,13 @@ bool audit_lock_acquire(audit_lock_t *lock, buffer_t *why) {
     }
     if (!lock->held) lock_release(lock);
     return lock->held;
+}
+
+bool audit_lock_is_usable(const char *log, buffer_t *why) {
+    audit_lock_t *lock = audit_lock_new(log);
+    bool usable = lock_file_is_usable(lock, why);
+    audit_lock_free(lock);
+    return usable;
 }
 
 bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]) {

@@ -25,6 +25,8 @@ bool audit_lock_acquire_shared(audit_lock_t *lock, buffer_t *why);
 bool audit_lock_exclude_writers(audit_lock_t *lock, buffer_t *why);
 void audit_lock_admit_writers(audit_lock_t *lock);
 
+// Whether a lock file can be made at its place, or is there. False with *why.
+bool audit_lock_is_usable(const char *log, buffer_t *why);
 // Whether a process holds the log at this path. `holder` is its name in the lock file. Makes no file.
 enum { LOCK_HOLDER_SIZE = 513 };
 bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]);

@@ -38,7 +38,8 @@ static bool path_check_is_writable(path_check_t *check) {
 
 static bool path_check_is_log(path_check_t *check) {
     struct stat at;
-    if (stat(check->path, &at) != 0 || audit_is_log(check->path, &check->text)) return true;
+    bool log = stat(check->path, &at) != 0 || audit_is_log(check->path, &check->text);
+    if (log && audit_lock_is_usable(check->path, &check->text)) return true;
     path_check_report(check, AUDIT_ERROR);
     return false;
 }

@@ -252,6 +252,36 @@ Test(unit_audit_lock, foreign_bytes_are_set_aside_only_where_our_log_was) {
     expect_refused(path, AUDIT_WRITE, "another program"); /* although the lock file names a log */
 }
 
+static void note_finding(void *self, audit_severity_t severity, const char *text) {
+    if (severity == AUDIT_ERROR) buffer_str(self, text);
+}
+
+/* `make` puts something at the place of the lock file. */
+static void expect_lock_refused(const char *part, const char *name, void (*make)(const char *lock, const char *other)) {
+    char *path = log_with_rows(1), *lock = kept_printf("%s.lock", path), *other = kept_printf("%s.%s", path, name);
+    scoped(buffer_free) buffer_t found = {0};
+    cr_assert_eq(unlink(lock), 0);
+    temp_write(other, "of another program\n");
+    make(lock, other);
+    audit_check_path(path, 0, note_finding, &found);
+    cr_expect(has(buffer_text(&found), part), "%s: \"%s\"", name, buffer_text(&found));
+    expect_refused(path, AUDIT_WRITE, part);
+    expect_refused(path, AUDIT_IMPORT, "remove it");
+    cr_expect_str_eq(temp_read(other), "of another program\n", "%s", name);
+}
+
+static void make_link(const char *lock, const char *other) { cr_assert_eq(link(other, lock), 0); }
+static void make_symlink(const char *lock, const char *other) { cr_assert_eq(symlink(other, lock), 0); }
+static void make_directory(const char *lock, const char *other) { cr_assert(mkdir(lock, 0700) == 0 && *other); }
+static void make_fifo(const char *lock, const char *other) { cr_assert(mkfifo(lock, 0600) == 0 && *other); }
+
+Test(unit_audit_lock, a_lock_file_that_is_no_file_of_its_own_is_refused) {
+    expect_lock_refused("is a hard link of another file", "link", make_link);
+    expect_lock_refused("is a symbolic link", "symlink", make_symlink);
+    expect_lock_refused("is a directory", "directory", make_directory);
+    expect_lock_refused("is no regular file", "fifo", make_fifo);
+}
+
 Test(unit_audit_lock, an_import_keeps_the_log_from_being_set_aside) {
     char *path = log_with_rows(500);
     audit_t *import = audit_case_open(path, AUDIT_IMPORT);
