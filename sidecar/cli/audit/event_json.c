@@ -122,19 +122,32 @@ static bool line_has_bom(slice_t line) {
     return line.len >= sizeof mark - 1 && memcmp(line.data, mark, sizeof mark - 1) == 0;
 }
 
+// Whether the input is no export, so that a device or a stream without line ends is not read for ever.
+static bool line_is_foreign(const line_reader_t *reader, int byte, size_t skipped) {
+    enum { START_BYTES = 4096, ENDLESS = 8 };
+    if (reader->number || (byte != '\0' && reader->buffer.len != START_BYTES)) return skipped / ENDLESS >= reader->max_bytes;
+    const slice_t start = {buffer_text(&reader->buffer), reader->buffer.len};
+    return start.data[line_has_bom(start) ? 3 : 0] != '{';
+}
+
 line_result_t line_reader_next(line_reader_t *reader, slice_t *line) {
     int byte;
-    bool too_long = false;
+    size_t skipped = 0;
+    bool foreign = false;
     buffer_clear(&reader->buffer);
-    while ((byte = getc_unlocked(reader->in)) != EOF && byte != '\n') {
-        too_long = reader->buffer.len == reader->max_bytes;
-        if (!too_long) buffer_add(&reader->buffer, &(char){(char)byte}, 1);
+    while (!foreign && (byte = getc_unlocked(reader->in)) != EOF && byte != '\n') {
+        foreign = line_is_foreign(reader, byte, skipped);
+        if (reader->buffer.len == reader->max_bytes)
+            skipped++;
+        else
+            buffer_add(&reader->buffer, &(char){(char)byte}, 1);
     }
     *line = (slice_t){buffer_text(&reader->buffer), reader->buffer.len};
     if (ferror(reader->in)) return LINE_FAILED;
     if (byte == EOF && line->len == 0) return LINE_END;
     if (++reader->number == 1 && line_has_bom(*line)) *line = (slice_t){line->data + 3, line->len - 3};
-    if (too_long) return LINE_TOO_LONG;
+    if (foreign) return LINE_FOREIGN;
+    if (skipped) return LINE_TOO_LONG;
     if (line->len && line->data[line->len - 1] == '\r') line->len--;
     return LINE_READ;
 }

@@ -80,8 +80,9 @@ bool event_read_json(slice_t line, buffer_t *text, event_t *event, buffer_t *why
 typedef enum line_result {
     LINE_READ,
     LINE_TOO_LONG,
-    LINE_END,   // of the file
-    LINE_FAILED // errno says why
+    LINE_FOREIGN, // the input is no export; its rest was not read
+    LINE_END,     // of the file
+    LINE_FAILED   // errno says why
 } line_result_t;
 
 typedef struct line_reader {

@@ -115,6 +115,7 @@ static bool import_export(import_file_t *file, line_result_t result, slice_t lin
         switch (result) {
         case LINE_END: return import_flush(file->import, why);
         case LINE_FAILED: return import_fail(why, file->name, strerror(errno));
+        case LINE_FOREIGN: return import_fail(why, file->name, "has a line without an end: it is no export (-o jsonl)");
         case LINE_TOO_LONG: import_skip_line(file, "is longer than any event"); break;
         case LINE_READ:
             if (!import_line(file, line, why)) return false;

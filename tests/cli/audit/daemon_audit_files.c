@@ -337,6 +337,7 @@ Test(daemon_audit_files, import_refuses_other_files_with_a_reason) {
     cr_expect(has(daemon_run("audit", "import", db, "--db", db)->err, "is the audit log itself"));
     cr_expect(has(daemon_run("audit", "import", "no-such-file", "--db", db)->err, "no-such-file: No such file"));
     cr_expect(has(daemon_run("audit", "import", ".", "--db", db)->err, "Is a directory"));
+    cr_expect(has(daemon_run("audit", "import", "/dev/zero", "--db", db)->err, rows[0].reason)); /* it has no end */
     cr_expect_eq(daemon_run("audit", "import", "--db", db)->code, 2);
     cr_expect_eq(daemon_run("audit", "export", "-o", "table", "--db", db)->code, 2);
     cr_expect_eq(audit_case_count(db, "SELECT count(*) FROM events"), 9);

@@ -1,5 +1,6 @@
 /* The lines that an import reads: of any length, in bounded memory. */
 #include "cli/audit/event_output.h"
+#include "kept.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -26,8 +27,8 @@ static void close_text(line_reader_t *reader) {
     buffer_free(&reader->buffer);
 }
 
-/* Every line as "number:bytes|", one that is too long as "number!|". */
-static void expect_lines(slice_t text, size_t max_bytes, const char *expected) {
+/* Every line as "number:bytes|", one that is too long as "number!|". Then `end` comes. */
+static void expect_lines_until(line_result_t end, slice_t text, size_t max_bytes, const char *expected) {
     line_reader_t reader = open_text(text);
     line_result_t result;
     slice_t line;
@@ -39,10 +40,14 @@ static void expect_lines(slice_t text, size_t max_bytes, const char *expected) {
         else
             buffer_printf(&got, "%d!|", (int)reader.number);
     }
-    cr_expect_eq(result, LINE_END);
+    cr_expect_eq(result, end, "%d", result);
     cr_expect_str_eq(buffer_text(&got), expected);
     buffer_free(&got);
     close_text(&reader);
+}
+
+static void expect_lines(slice_t text, size_t max_bytes, const char *expected) {
+    expect_lines_until(LINE_END, text, max_bytes, expected);
 }
 
 Test(unit_audit_line_reader, lines_may_end_in_lf_crlf_or_the_file) {
@@ -53,6 +58,18 @@ Test(unit_audit_line_reader, lines_may_end_in_lf_crlf_or_the_file) {
 
 Test(unit_audit_line_reader, a_line_that_is_too_long_is_skipped) {
     expect_lines(SLICE("{1}\n{2345678}\n{345678}\n{45678901"), 8, "1:{1}|2!|3:{345678}|4!|");
+}
+
+/* A device or a stream without line ends must not be read for ever. */
+Test(unit_audit_line_reader, an_input_that_is_no_export_is_not_read_on) {
+    char words[5000], *long_line = kept_printf("{1}\n{%069d", 0);
+    memset(words, 'w', sizeof words);
+    expect_lines_until(LINE_FOREIGN, SLICE("SQLite format 3\0\n{2}\n"), 0, "");
+    expect_lines_until(LINE_FOREIGN, SLICE("\0\0\0{1}\n"), 0, "");
+    expect_lines_until(LINE_FOREIGN, (slice_t){words, sizeof words}, 0, "");
+    expect_lines(slice_text(long_line), 8, "1:{1}|2!|");
+    expect_lines_until(LINE_FOREIGN, slice_text(kept_printf("%s000", long_line)), 8, "1:{1}|");
+    expect_lines(SLICE("\xef\xbb\xbf{1\0}\n{\0\n"), 0, "1:{1|2:{|"); /* NUL bytes where a line was torn */
 }
 
 Test(unit_audit_line_reader, a_byte_order_mark_is_skipped) { expect_lines(SLICE("\xef\xbb\xbf{1}\n{2}\n"), 0, "1:{1}|2:{2}|"); }
