@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json/json.h"
+#include "base/text/terminal_escape.h"
 #include "base/utf8.h"
 
 enum {
@@ -142,6 +143,13 @@ static void log_put_line(const buffer_t *line) {
     if (write(STDERR_FILENO, line->data, line->len) < 0) state.dropped++; // there is nowhere left to report it
 }
 
+static void log_make_harmless(buffer_t *line) {
+    buffer_t safe = {0};
+    terminal_escape(&safe, (slice_t){buffer_text(line), line->len}, false);
+    buffer_free(line);
+    *line = safe;
+}
+
 static void log_write_line(const message_t *message, int64_t repeated) {
     buffer_t line = {0};
     log_add_head(&line, message);
@@ -151,6 +159,7 @@ static void log_write_line(const message_t *message, int64_t repeated) {
     if (repeated > 0) log_add_field(&line, &F_INT("repeated", repeated), state.json);
     int64_t dropped = state.dropped;
     if (dropped > 0) log_add_field(&line, &F_INT("lines_lost", dropped), state.json);
+    if (!state.json) log_make_harmless(&line);
     buffer_str(&line, state.json ? "}\n" : "\n");
     log_put_line(&line);
     if (state.dropped == dropped) state.dropped = 0;

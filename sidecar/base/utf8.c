@@ -24,6 +24,13 @@ size_t utf8_sequence(const char *text, size_t len) {
     return need;
 }
 
+uint32_t utf8_code_point(const char *at, size_t len) {
+    static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t code = (unsigned char)at[0] & mask[len];
+    for (size_t i = 1; i < len; i++) code = code << 6 | ((unsigned char)at[i] & 0x3f);
+    return code;
+}
+
 bool utf8_is_valid(const char *text, size_t len) {
     for (size_t i = 0, step; i < len; i += step) {
         uint64_t word = UINT64_MAX; // eight bytes at once, because most texts are ASCII

@@ -7,6 +7,9 @@
 // no surrogates, nothing above U+10FFFF).
 size_t utf8_sequence(const char *text, size_t len);
 
+// The code point of such a sequence of `len` bytes.
+uint32_t utf8_code_point(const char *at, size_t len);
+
 // Whether the whole text is well-formed UTF-8.
 bool utf8_is_valid(const char *text, size_t len);
 

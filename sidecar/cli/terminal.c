@@ -5,14 +5,6 @@
 #include "base/text/units.h"
 #include "base/utf8.h"
 
-// Decodes one UTF-8 sequence of `len` bytes, which must be well-formed.
-static uint32_t terminal_code_point(const char *at, size_t len) {
-    static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    uint32_t code = (unsigned char)at[0] & mask[len];
-    for (size_t i = 1; i < len; i++) code = code << 6 | ((unsigned char)at[i] & 0x3f);
-    return code;
-}
-
 enum { NARROW_COLUMNS = 112, PROGRESS_MS = 200 };
 
 typedef struct code_range {
@@ -25,13 +17,6 @@ static bool terminal_in_ranges(uint32_t code, const code_range_t *ranges, size_t
     return false;
 }
 
-// C1 controls (some terminals obey them), marks of direction, line separators, the byte order mark.
-static bool terminal_is_unsafe(uint32_t code) {
-    static const code_range_t ranges[] = {{0x80, 0x9f},     {0x61c, 0x61c},   {0x200b, 0x200f},
-                                          {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}};
-    return terminal_in_ranges(code, ranges, sizeof ranges / sizeof *ranges);
-}
-
 // Knows the blocks of Unicode's EastAsianWidth (W and F) and of combining marks; good enough to align a table.
 static size_t terminal_code_width(uint32_t code) {
     static const code_range_t wide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},  {0xac00, 0xd7a3},
@@ -40,35 +25,6 @@ static size_t terminal_code_width(uint32_t code) {
     static const code_range_t none[] = {{0x300, 0x36f}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}};
     if (terminal_in_ranges(code, none, sizeof none / sizeof *none)) return 0;
     return terminal_in_ranges(code, wide, sizeof wide / sizeof *wide) ? 2 : 1;
-}
-
-static void terminal_escape_ascii(buffer_t *out, unsigned char byte, bool keep_lines) {
-    if (byte == '\n' && !keep_lines)
-        buffer_str(out, "\\n");
-    else if (byte == '\r')
-        buffer_str(out, "\\r");
-    else if (byte == '\t')
-        buffer_str(out, "\\t");
-    else if ((byte < 0x20 && byte != '\n') || byte == 0x7f)
-        buffer_printf(out, "\\x%02x", byte);
-    else
-        buffer_add(out, &byte, 1);
-}
-
-void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines) {
-    for (size_t i = 0; i < bytes.len;) {
-        const char *at = bytes.data + i;
-        size_t len = utf8_sequence(at, bytes.len - i);
-        if (len == 0)
-            buffer_printf(out, "\\x%02x", (unsigned char)*at);
-        else if (len == 1)
-            terminal_escape_ascii(out, (unsigned char)*at, keep_lines);
-        else if (terminal_is_unsafe(terminal_code_point(at, len)))
-            buffer_printf(out, "\\u%04x", (unsigned)terminal_code_point(at, len));
-        else
-            buffer_add(out, at, len);
-        i += len ? len : 1;
-    }
 }
 
 bool terminal_print(buffer_t *text, FILE *out) {
@@ -94,7 +50,7 @@ static size_t terminal_measure(slice_t text, size_t max_width, size_t *width) {
     *width = 0;
     while (i < text.len) {
         size_t len = utf8_sequence(text.data + i, text.len - i);
-        size_t columns = len ? terminal_code_width(terminal_code_point(text.data + i, len)) : 1;
+        size_t columns = len ? terminal_code_width(utf8_code_point(text.data + i, len)) : 1;
         if (*width + columns > max_width) break;
         *width += columns;
         i += len ? len : 1;

@@ -4,10 +4,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/slice.h"
-
-// Appends text that cannot move the cursor, change colours or reverse the direction: such characters, and bytes that are not
-// UTF-8, become \n, \x1b, \u202e. keep_lines: line feeds stay.
-void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines);
+#include "base/text/terminal_escape.h"
 
 // Prints text for machines, such as JSON or CSV, and frees it; on a terminal escapes it line by line. In JSON \uXXXX means the
 // same character. False: not all could be printed.

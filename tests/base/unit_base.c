@@ -79,9 +79,9 @@ Test(unit_log, writes_nan_and_infinity_as_strings) {
 Test(unit_log, writes_text_in_one_line) {
     log_setup(LOG_DEBUG, 0);
     log_debug("r", "q", "line\nbreak", F_STR("a", "plain"), F_STR("b", "two words"), F_STR("c", ""), F_STR("d", "e\\f\x1b[2J"),
-              F_STR("g", "say \"x=1\""));
-    expect_line_end(
-        " debug line\\u000abreak role=r queue=q a=plain b=\"two words\" c=\"\" d=e\\\\f\\u001b[2J g=\"say \\\"x=1\\\"\"");
+              F_STR("g", "say \"x=1\""), F_STR("h", "\xc2\xad\xe2\x80\xae \xc2\x9b"));
+    expect_line_end(" debug line\\u000abreak role=r queue=q a=plain b=\"two words\" c=\"\" d=e\\\\f\\u001b[2J "
+                    "g=\"say \\\"x=1\\\"\" h=\"\\u00ad\\u202e \\u009b\"");
 }
 
 Test(unit_log, suppresses_lower_levels) {

@@ -42,8 +42,9 @@ static char *printed_on_terminal(const char *const *argv) {
 
 #define ON_TERMINAL(...) printed_on_terminal((const char *const[]){daemon_program(), "audit", __VA_ARGS__, NULL})
 
-/* Control characters of both kinds, marks of direction, a byte order mark, a lone carriage return. */
-#define HOSTILE "a\x1b[2J\x07\x08\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xef\xbb\xbf\rb\r\nc \xc5\x81"
+/* Control characters of both kinds, marks of direction, a byte order mark, a soft hyphen, the tag of an A, a carriage return. */
+#define UNSEEN  "\xc2\xad\xf3\xa0\x81\x81"
+#define HOSTILE UNSEEN "a\x1b[2J\x07\x08\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xef\xbb\xbf\rb\r\nc \xc5\x81"
 
 static void expect_harmless(const char *shown) {
     for (const char *at = shown; *at; at++) {
@@ -51,7 +52,7 @@ static void expect_harmless(const char *shown) {
         bool line_end = byte == '\n' || (byte == '\r' && at[strspn(at, "\r")] == '\n'); /* a terminal makes CR LF of LF */
         cr_expect((byte >= 0x20 && byte != 0x7f) || line_end, "byte %02x in %s", byte, shown);
     }
-    static const char *const bad[] = {"\xc2\x9b", "\xe2\x80\xae", "\xe2\x81\xa6", "\xef\xbb\xbf"};
+    static const char *const bad[] = {"\xc2\x9b", "\xe2\x80\xae", "\xe2\x81\xa6", "\xef\xbb\xbf", "\xc2\xad", "\xf3\xa0\x81\x81"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_expect(!has(shown, bad[i]), "%s", shown);
     cr_expect(has(shown, "\\u202e") && has(shown, "\\u009b") && has(shown, " \xc5\x81"), "%s", shown);
 }
@@ -72,8 +73,9 @@ Test(daemon_audit_output, a_terminal_gets_no_control_character_in_any_format) {
     }
     /* In JSON an escape means the same character, and a file gets all bytes. */
     char *json = ON_TERMINAL("list", "--db", db, "-o", "json"), *file = temp_path(temp_root(), "out.csv");
-    cr_expect(has(json, "\"a\\u001b[2J\\u0007\\u0008\\u007f\\u009b\\u202e\\u2066\\ufeff\\u000db\\u000d\\u000ac \xc5\x81\""), "%s",
-              json);
+    cr_expect(has(json, "\"\\u00ad\\udb40\\udc41a\\u001b["
+                        "2J\\u0007\\u0008\\u007f\\u009b\\u202e\\u2066\\ufeff\\u000db\\u000d\\u000ac \xc5\x81\""),
+              "%s", json);
     free(ON_TERMINAL("export", file, "--db", db, "-o", "csv"));
     char *csv = temp_read(file);
     cr_expect(has(csv, HOSTILE), "%s", csv);
