@@ -383,6 +383,10 @@ Test(unit_config_errors, names_the_included_file) {
     config_case_expect_fault("@include \"more.cfg\"\n" Q "grup = 1;\n", expected);
     expected = kept_printf("F:1: cannot open include file (its path is relative to %s)\n", config_case_dir);
     config_case_expect_fault("@include \"none.cfg\"\n" Q, expected);
+    config_case_write(more, "\n@include \"more.cfg\"\n", 21);
+    expected = kept_printf(
+        "%s:2: include file nesting too deep: libconfig follows 10 at most, and a file must not include itself\n", more);
+    config_case_expect_fault("@include \"more.cfg\"\n" Q, expected);
     text = "lock = { ttl = \"7s\"; };\n";
     config_case_write(more, text, strlen(text));
     scoped(config_drop) config_t *config = config_case_good("@include \"more.cfg\"\n" Q, NULL);

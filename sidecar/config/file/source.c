@@ -128,7 +128,9 @@ static void source_explain_syntax(source_t *source, const config_t *config) {
     int line = config_error_line(config);
     lexer_t *lexer = source_lexer(source, file);
     buffer_t hint = {0};
-    if (strstr(text, "include")) {
+    if (strstr(text, "nesting")) {
+        buffer_printf(&hint, "%s: libconfig follows 10 at most, and a file must not include itself", text);
+    } else if (strstr(text, "include")) {
         buffer_printf(&hint, "%s (its path is relative to %s)", text, source->dir);
     } else if (strstr(text, "mismatched")) {
         buffer_printf(&hint, "%s: between [ and ] all values must have one type", text);
