@@ -50,6 +50,19 @@ static void check_order(load_t *load, size_t i, const char *longer, int64_t long
                    duration_exact(shorter_ms).text);
 }
 
+// Without exponential backoff `retry_delay_max` limits nothing. An operator who set it expects otherwise.
+static void check_unused_limit(load_t *load, size_t i) {
+    const queue_policy_t *policy = &load->config->queues[i].policy;
+    const location_t *location = config_load_location(load, i, "retry_delay_max");
+    if (location == &load->queues[i].self) location = &load->keys[config_key_row(config_key_find("queue", "retry_delay_max"))];
+    if (location->origin == ORIGIN_DEFAULT || policy->retry.delay_max_ms >= policy->retry.delay_ms) return;
+    diagnostic_add(load->warnings, location,
+                   "queue `%s`: `retry_delay_max` is %s, less than `retry_delay`, %s, and limits it only with `retry_backoff` "
+                   "\"exponential\": set it higher, or remove it",
+                   load->config->queues[i].name, duration_exact(policy->retry.delay_max_ms).text,
+                   duration_exact(policy->retry.delay_ms).text);
+}
+
 static void check_policy(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
     const queue_policy_t *policy = &queue->policy;
@@ -58,6 +71,8 @@ static void check_policy(load_t *load, size_t i) {
         check_order(load, i, "alive_timeout", policy->alive_timeout_ms, "protected_timeout", policy->protected_timeout_ms);
     if (policy->retry.backoff == BACKOFF_EXPONENTIAL)
         check_order(load, i, "retry_delay_max", policy->retry.delay_max_ms, "retry_delay", policy->retry.delay_ms);
+    else if (config_queue_knows(queue, "retry_delay_max"))
+        check_unused_limit(load, i);
     if (policy->retry.backoff != BACKOFF_NONE && policy->roles == ROLE_MONITOR) {
         const location_t *location = config_load_location(load, i, "roles");
         diagnostic_add(load->warnings, location,

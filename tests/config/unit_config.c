@@ -288,6 +288,16 @@ Test(unit_config, warns_of_secrets_in_the_file) {
         config_case_good("queues = ( { name = \"q\"; roles = [ \"monitor\" ]; retry_backoff = \"fixed\"; } );", &warnings));
     cr_expect_str_eq(warnings, "F:1: queue `q`: retries wait in `q:delayed`, but this queue lacks the role dispatcher: add it, "
                                "or let another sidecar promote them\n");
+    static const char limit[] = "F:1: queue `q`: `retry_delay_max` is 1h, less than `retry_delay`, 2h, and limits it only with "
+                                "`retry_backoff` \"exponential\": set it higher, or remove it\n";
+    config_free(config_case_good("queues = ( { name = \"q\"; retry_delay = \"2h\"; retry_delay_max = \"1h\"; } );", &warnings));
+    cr_expect_str_eq(warnings, limit);
+    config_free(config_case_good("defaults = { retry_delay_max = \"1h\"; retry_backoff = \"fixed\"; }; "
+                                 "queues = ( { name = \"q\"; retry_delay = \"2h\"; } );",
+                                 &warnings));
+    cr_expect_str_eq(warnings, limit);
+    config_free(config_case_good("queues = ( { name = \"q\"; retry_delay = \"2h\"; retry_backoff = \"fixed\"; } );", &warnings));
+    cr_expect_str_eq(warnings, "");
 }
 
 Test(unit_config, a_dump_shows_no_password_and_sets_none) {
