@@ -77,6 +77,13 @@ static bool url_parse(url_t *url, const char *text) {
     return strncmp(text, "redis://", 8) == 0 && url_parse_tcp(url, text + 8);
 }
 
+// Returns the character that ends the host although a user and a password follow; '\0' = none. A raw / is usual in generated
+// ones.
+static char url_bare_character(const char *text) {
+    const char *host = strstr(text, "://"), *end = host ? strpbrk(host + 3, "/?#") : NULL;
+    return end && strncmp(text, "redis", 5) == 0 && strchr(end, '@') ? *end : '\0';
+}
+
 // Sets the parts, and reports each part that this origin also sets by itself. Without a username or password the url leaves it.
 static void url_set_parts(load_t *load, const location_t *location, const url_t *url, const char *shown) {
     for (size_t i = 0; i < PARTS; i++) {
@@ -109,9 +116,13 @@ void config_load_url(load_t *load, origin_t origin) {
     if (location->origin != origin || !**text) return;
     char *shown = config_load_shown(key, origin);
     url_t url = {0};
-    bool good = url_parse(&url, *text);
+    char bare = url_bare_character(*text);
+    bool good = !bare && url_parse(&url, *text);
     load->url_refused = load->url_refused || !good;
-    if (!good)
+    if (bare)
+        diagnostic_add(load->errors, location, "%s has a bare `%c` before its `@`: in a user and a password write it as %%%02X",
+                       shown, bare, (unsigned)bare);
+    else if (!good)
         diagnostic_add(load->errors, location,
                        "%s must be redis://[user][:password]@host:port/db, rediss://... for TLS, or unix:///path, with %%XX for "
                        "special characters",

@@ -222,6 +222,9 @@ Test(unit_config, splits_a_url_into_its_parts) {
     "F:1: `redis.url` must be redis://[user][:password]@host:port/db, rediss://... for TLS, or unix:///path, with %XX for "      \
     "special characters\n"
 
+#define BARE(character, escape)                                                                                                  \
+    "F:1: `redis.url` has a bare `" character "` before its `@`: in a user and a password write it as " escape "\n"
+
 Test(unit_config, refuses_bad_urls_without_showing_them) {
     static const char *const bad[] = {"http://x",     "redis://",        "redis://:6379",     "unix://run/x",   "redis://a:%zz@x",
                                       "redis://[::1", "redis://x/1?a=b", "redis://a:%00@x/1", "redis://[::1]x", "localhost:6379"};
@@ -241,6 +244,10 @@ Test(unit_config, refuses_bad_urls_without_showing_them) {
          "F:3: `redis.host` and `redis.url` are both set: remove one of them\n"},
         {"redis = { url = \"rediss://a:%zz@x\"; tls_ca_file = \"/a\"; tls_cert_file = \"/b\"; tls_key_file = \"/c\"; };\n" Q,
          MUST},
+        {"redis = { url = \"redis://:a/b@x:1/0\"; };\n" Q, BARE("/", "%2F")},
+        {"redis = { url = \"redis://u:1/b@x:1/0\"; };\n" Q, BARE("/", "%2F")},
+        {"redis = { url = \"rediss://u:a?b@x\"; };\n" Q, BARE("?", "%3F")},
+        {"redis = { url = \"redis://:#@x\"; };\n" Q, BARE("#", "%23")},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
