@@ -187,6 +187,17 @@ static bool explain_lacks_unit(const config_key_t *key, const node_t *node) {
     return timed && node->text && *node->text && node->text[strspn(node->text, "0123456789")] == '\0';
 }
 
+// The units of the key if the value is a text in none of them, such as "5 sec"; otherwise NULL.
+static const char *explain_units(const config_key_t *key, const node_t *node) {
+    int64_t value;
+    if (node->kind == NODE_INT || !node->text || explain_lacks_unit(key, node) || config_number_of(key->type, node->text, &value))
+        return NULL;
+    return key->type == KEY_MICROS     ? "us or ms"
+           : key->type == KEY_DURATION ? "ms, s, m, h or d"
+           : key->type == KEY_SIZE     ? "KiB, MiB, GiB or TiB"
+                                       : NULL;
+}
+
 // Whether only an L is missing from the number.
 static bool explain_only_wraps(const config_key_t *key, const node_t *node) {
     int64_t value;
@@ -215,8 +226,10 @@ static void value_explain(const config_key_t *key, const node_t *node, buffer_t 
                       key->type == KEY_MICROS ? " without a unit (us or ms; such as \"%sus\")"
                                               : " without a unit (ms, s, m, h or d; such as \"%ss\")",
                       node->text);
+    const char *units = explain_units(key, node);
     buffer_str(why, ", but must be ");
     config_value_describe(key, why);
+    if (units) buffer_printf(why, "; write a whole number and its unit: %s", units);
 }
 
 bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why) {

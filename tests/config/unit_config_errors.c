@@ -37,15 +37,16 @@ static const config_case_row_t value_faults[] = {
     {"dispatcher = { batch = 0; };\n" Q, "F:1: `dispatcher.batch` is 0, but must be an integer from 1 to 5000\n"},
     {"dispatcher = { batch = 5001; };\n" Q, "F:1: `dispatcher.batch` is 5001, but must be an integer from 1 to 5000\n"},
     {"dispatcher = { safety_poll = \"1h30m\"; };\n" Q,
-     "F:1: `dispatcher.safety_poll` is \"1h30m\", but must be a duration from \"50ms\" to \"24h\"\n"},
+     "F:1: `dispatcher.safety_poll` is \"1h30m\", but must be a duration from \"50ms\" to \"24h\"; write a whole number and its "
+     "unit: ms, s, m, h or d\n"},
     {"monitor = { scan_interval = \"2h\"; };\n" Q,
      "F:1: `monitor.scan_interval` is \"2h\", but must be a duration from \"50ms\" to \"1h\", or \"auto\"\n"},
     {"audit = { retain_bytes = 1; };\n" Q,
      "F:1: `audit.retain_bytes` is 1, but must be a size from \"1MiB\" to \"16TiB\", or 0\n"},
     {"stream = 5;\n" Q, "F:1: `stream` must be a group: stream = { ... };\n"},
     {"defaults = { retry_jitter = 1.1; };\n" Q, "F:1: `defaults.retry_jitter` is 1.1, but must be a number from 0 to 1\n"},
-    {"defaults = { max_payload = \"16MB\"; };\n" Q,
-     "F:1: `defaults.max_payload` is \"16MB\", but must be a size from \"1KiB\" to \"512MiB\"\n"},
+    {"defaults = { max_payload = \"16MB\"; };\n" Q, "F:1: `defaults.max_payload` is \"16MB\", but must be a size from \"1KiB\" "
+                                                    "to \"512MiB\"; write a whole number and its unit: KiB, MiB, GiB or TiB\n"},
     {"defaults = { heartbeat = \"alive\"; };\n" Q, "F:1: `defaults.heartbeat` is \"alive\", but must be \"off\", or the name "
                                                    "of a Redis key with one * for the job id, such as "
                                                    "\"*_alive\"\n"},
