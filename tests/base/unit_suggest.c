@@ -27,6 +27,10 @@ Test(unit_suggest, finds_the_nearest_word_or_none) {
         {"batch", NULL},
         {"completely_different", NULL},
         {"host", "host"},
+        {"protect", "protected_timeout"}, // its beginning
+        {"RETRY-T", "retry_times"},
+        {"retry_", NULL}, // the beginning of two
+        {"p", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *got = suggest_nearest(rows[i].word, known, sizeof known / sizeof *known);
@@ -40,6 +44,11 @@ Test(unit_suggest, finds_the_nearest_word_or_none) {
 Test(unit_suggest, prefers_the_first_of_equals) {
     static const char *const pair[] = {"bart", "bark"};
     cr_expect_str_eq(suggest_nearest("barx", pair, 2), "bart");
+}
+
+Test(unit_suggest, knows_a_beginning_of_the_same_word_twice) {
+    static const char *const twice[] = {"created_path", "created_path"};
+    cr_expect_str_eq(suggest_nearest("crea", twice, 2), "created_path");
 }
 
 Test(unit_suggest, ignores_words_too_long_for_a_typo) {

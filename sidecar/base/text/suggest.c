@@ -27,6 +27,19 @@ static size_t suggest_distance(const char *a, const char *b) {
     return rows[a_len % 3][b_len];
 }
 
+// The only candidate that begins with the word; NULL = there is none, or there are several.
+static const char *suggest_completed(const char *word, const char *const *candidates, size_t count) {
+    const char *completed = NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t same = 0;
+        while (candidates[i] && word[same] && suggest_fold(word[same]) == suggest_fold(candidates[i][same])) same++;
+        if (word[same] || !candidates[i] || (completed && strcmp(completed, candidates[i]) == 0)) continue;
+        if (completed) return NULL;
+        completed = candidates[i];
+    }
+    return completed;
+}
+
 const char *suggest_nearest(const char *word, const char *const *candidates, size_t count) {
     size_t len = strlen(word);
     if (len == 0 || len > LONGEST) return NULL;
@@ -40,5 +53,5 @@ const char *suggest_nearest(const char *word, const char *const *candidates, siz
         limit = edits;
         nearest = candidates[i];
     }
-    return nearest;
+    return nearest || len == 1 ? nearest : suggest_completed(word, candidates, count);
 }
