@@ -30,11 +30,17 @@ static void unknown_collect(known_keys_t *known, config_dialects_fn *dialects, c
     known->names[known->count++] = "queues";
 }
 
-// Finds the key in another section. For a key in a queue, skips groups: `timeout` in a queue does not mean redis.timeout.
+// The groups whose keys are about jobs. `timeout` in a queue does not mean redis.timeout.
+static bool unknown_is_about_jobs(const char *section) {
+    return !*section || strcmp(section, "dispatcher") == 0 || strcmp(section, "monitor") == 0;
+}
+
+// Finds the key in another section.
 static const config_key_t *unknown_find_elsewhere(config_dialects_fn *dialects, const char *name, const char *section) {
     bool in_queue = strcmp(section, "queue-only") == 0;
     for (size_t i = 0; i < config_key_count; i++)
-        if (strcmp(config_keys[i].name, name) == 0 && !(in_queue && *config_keys[i].section)) return &config_keys[i];
+        if (strcmp(config_keys[i].name, name) == 0 && (!in_queue || unknown_is_about_jobs(config_keys[i].section)))
+            return &config_keys[i];
     const config_key_t *key = NULL;
     const config_dialect_t *dialect;
     for (size_t i = 0; !key && (dialect = dialects(i)) != NULL; i++) key = config_queue_key_find(dialect, name);
@@ -68,10 +74,10 @@ void config_load_unknown(load_t *load, const node_t *node, const char *section, 
     const char *nearest = suggest_nearest(node->name, known.names, known.count);
     const config_key_t *elsewhere = unknown_find_elsewhere(load->dialects, node->name, section);
     buffer_t text = {0};
-    if (nearest)
-        buffer_printf(&text, ": did you mean `%s`?", nearest);
-    else if (elsewhere)
+    if (elsewhere) // the same name says more than a near one
         unknown_add_home(elsewhere, &text);
+    else if (nearest)
+        buffer_printf(&text, ": did you mean `%s`?", nearest);
     else
         buffer_str(&text, ": `queue-sidecar help keys` lists all");
     diagnostic_add(load->errors, &node->location, "%sunknown key `%s`%s", prefix, node->name, buffer_text(&text));

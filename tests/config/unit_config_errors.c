@@ -114,6 +114,8 @@ Test(unit_config_errors, suggests_a_known_key_for_an_unknown_one) {
         {"defaults = { timeout = \"3s\"; };\n" Q, "F:1: `defaults`: unknown key `timeout`: it belongs in `redis`\n"},
         {"queues = ( { name = \"q\"; timeout = \"3s\"; } );",
          "F:1: queue `q`: unknown key `timeout`: `queue-sidecar help keys` lists all\n"},
+        {"queues = ( { name = \"q\"; scan_interval = \"1s\"; } );", // not `stalled_interval`, which is near
+         "F:1: queue `q`: unknown key `scan_interval`: it belongs in `monitor`\n"},
         {"queues = ( { nam = \"q\"; } );", "F:1: queue 1: unknown key `nam`: did you mean `name`?\n"
                                            "F:1: queue 1: `name` is missing\n"},
     };
