@@ -119,6 +119,11 @@ $(B)/tests/suite: $(TEST_OBJ) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -no-pie -o $@ $^ $(LIBS_ALL) -lcriterion -lgnutls
 
+# The program as it is shipped, but with failpoints: QS_CRASH_AT ends it at a named point.
+$(B)/tests/queue-sidecar: $(OBJ) $(GEN_OBJ) $(B)/tests/support/failpoint.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
+
 # Preload shims for the redis-server of a test; never linked into the product, never sanitized.
 build/tests/shim_%.so: tests/support/shim_%.c
 	@mkdir -p $(@D)
@@ -131,7 +136,7 @@ build/tests/bench_%: tests/bench/%.c $(wildcard tests/bench/*.h) Makefile
 
 # The test binary and everything that tests run or load.
 .PHONY: suite
-suite: all $(B)/tests/suite $(SHIMS)
+suite: all $(B)/tests/suite $(B)/tests/queue-sidecar $(SHIMS)
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d)
 

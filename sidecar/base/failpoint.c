@@ -1,14 +1,4 @@
 #include "base/failpoint.h"
-#include "base/std.h"
 
-#include <stdatomic.h>
-
-void failpoint(const char *name) {
-    static atomic_long reached; // counts the named point
-    const char *wanted = getenv("QS_CRASH_AT");
-    if (!wanted) return;
-    size_t len = strcspn(wanted, ":");
-    if (strlen(name) != len || strncmp(wanted, name, len) != 0) return;
-    long nth = wanted[len] == ':' ? strtol(wanted + len + 1, NULL, 10) : 1;
-    if (atomic_fetch_add(&reached, 1) + 1 >= nth) _exit(137);
-}
+// Does nothing: the program that is shipped must not end because of a variable. tests/support/failpoint.c replaces it.
+__attribute__((weak)) void failpoint(const char *name) { (void)name; }

@@ -211,7 +211,7 @@ if [ "${1:-}" = long ]; then
     stage image image
 else
     # shellcheck disable=SC2016 # expands in the stage
-    beside build 19 sh -c '"$0" -s -j2 SANITIZER= suite && "$0" -s -j2 SANITIZER=address,undefined suite && "$0" -s -j2 SANITIZER=thread all' "$make"
+    beside build 19 sh -c '"$0" -s -j2 SANITIZER= suite && "$0" -s -j2 SANITIZER=address,undefined suite && "$0" -s -j2 SANITIZER=thread all build/thread/tests/queue-sidecar' "$make"
     downloads
     collect build # before other stages use make here
     beside "build in Debian 13" 19 sh tests/check/debian13_suite.sh build

@@ -1,6 +1,7 @@
 #include "daemon.h"
 
 #include "child.h"
+#include "kept.h"
 #include "sanitizer.h"
 #include "tempdir.h"
 #include "tls_harness.h"
@@ -24,9 +25,17 @@ struct daemon {
     child_t *child;
 };
 
+static bool wants_failpoint(const daemon_options_t *options) {
+    for (const char *const *env = options ? options->env : NULL; env && *env; env++)
+        if (strncmp(*env, "QS_CRASH_AT=", strlen("QS_CRASH_AT=")) == 0) return true;
+    return false;
+}
+
 static char *find_binary(const daemon_options_t *options) {
     const char *given = options && options->binary ? options->binary : getenv("QS_DAEMON");
     if (!given || !given[0]) given = "build/queue-sidecar";
+    if (wants_failpoint(options) && !options->binary)
+        given = kept_printf("%.*s/tests/queue-sidecar", (int)(strrchr(given, '/') - given), given);
     char *path = realpath(given, NULL);
     cr_assert_not_null(path, "no program %s (build it, or set QS_DAEMON)", given);
     return path;

@@ -1,5 +1,6 @@
-/* Runs the real binary: QS_DAEMON, by default build/queue-sidecar. A sanitized binary writes its reports to files: daemon_stop,
- * daemon_run and the exit of the test process fail the test if there is one. */
+/* Runs the real binary: QS_DAEMON, by default build/queue-sidecar, and with QS_CRASH_AT in the environment of the options the one
+ * of the same build that has failpoints, tests/queue-sidecar beside it. A sanitized binary writes its reports to files:
+ * daemon_stop, daemon_run and the exit of the test process fail the test if there is one. */
 #pragma once
 
 #include <stdbool.h>

@@ -208,6 +208,17 @@ ParameterizedTest(struct point *point, daemon_audit_files, a_killed_writer_leave
     expect_equal(db, copy);
 }
 
+Test(daemon_audit_files, the_program_that_is_shipped_has_no_failpoints) {
+    char *db = hostile_log(), *file = beside(db, "x");
+    const char *const words[] = {"audit", "export", file, "--db", db, NULL};
+    const daemon_options_t shipped = {.binary = daemon_program(),
+                                      .env = (const char *const[]){"QS_CRASH_AT=export_before_rename", NULL}};
+    cr_expect_eq(daemon_run_argv(&shipped, words)->code, 0);
+    cr_expect(is_there(file));
+    cr_expect_neq(system(kept_printf("grep -q QS_CRASH_AT %s", daemon_program())), 0);
+    cr_expect_eq(system(kept_printf("grep -q QS_CRASH_AT $(dirname %s)/tests/queue-sidecar", daemon_program())), 0);
+}
+
 /* A log of n failures; the caller owns the path. */
 static char *long_log(int n) {
     char *path = audit_case_path();
