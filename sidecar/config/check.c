@@ -82,6 +82,17 @@ static void check_policy(load_t *load, size_t i) {
     }
 }
 
+// A warning, because the queues of other slots work.
+static void check_slot(load_t *load, size_t i) {
+    const queue_config_t *queue = &load->config->queues[i];
+    buffer_t advice = {0};
+    if (!queue->dialect->many_slots && !config_shares_slot(queue, &advice))
+        diagnostic_add(load->warnings, config_load_location(load, i, "name"),
+                       "queue `%s`: in Redis Cluster its keys and its lock must share a slot: %s", queue->name,
+                       buffer_text(&advice));
+    buffer_free(&advice);
+}
+
 // ---- Conflicts: one Redis key in two queues, or in two roles of one queue.
 
 typedef struct entry {
@@ -225,7 +236,9 @@ void config_load_check(load_t *load) {
     for (size_t i = 0; i < load->config->queue_count; i++) {
         if (!load->config->queues[i].name) continue;
         check_names(load, i);
-        if (!load->queues[i].has_errors) check_policy(load, i);
+        if (load->queues[i].has_errors) continue;
+        check_policy(load, i);
+        if (config_redis_mode(&load->config->redis) == REDIS_MODE_CLUSTER) check_slot(load, i);
     }
     check_conflicts(load);
 }

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
+#include "base/slice.h"
 #include "config/file/files.h"
 
 // The queue layout of a family of workers; see config/dialect.h.
@@ -200,6 +201,11 @@ config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *
 // Every key that the queue's roles use, each name once. Owned: free with config_redis_keys_free.
 redis_keys_t config_redis_keys(const queue_config_t *queue);
 void config_redis_keys_free(redis_keys_t *keys);
+
+// The hash tag of a key (redis.io, cluster specification): the text between the first '{' and the next '}'; "" = none.
+slice_t config_hash_tag(const char *key);
+// Whether the keys of the queue have the hash tag of its name, which its lock in a Cluster has. False: adds how to give them one.
+bool config_shares_slot(const queue_config_t *queue, buffer_t *advice);
 
 // The mode that the settings ask for, nodes for a Cluster; otherwise the one that was found.
 redis_mode_t config_redis_mode(const redis_config_t *redis);

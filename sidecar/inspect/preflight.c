@@ -142,6 +142,16 @@ static bool preflight_shares_slot(const queue_keys_t *queue, const redis_keys_t 
     return shared;
 }
 
+static void preflight_report_slot(const preflight_call_t *call, const queue_config_t *config) {
+    buffer_t tag = {0};
+    bool tagged = config_shares_slot(config, &tag), per_tag = call->keys->per_tag;
+    if (tagged && per_tag) buffer_str(&tag, "put the hash tag of `name` into each key, also into those of other roles");
+    preflight_report(call, PREFLIGHT_QUEUE_REFUSED, config->name,
+                     "in Redis Cluster its keys and its lock must share a slot: %s%s%s",
+                     per_tag ? "" : "set lock.scope = \"queue\"", tag.len && !per_tag ? "; " : "", buffer_text(&tag));
+    buffer_free(&tag);
+}
+
 // A pattern with a hash tag has the slot of the tag. A pattern without a tag is not refused, because job ids may contain the
 // tag.
 static void preflight_check_queue_slot(const preflight_call_t *call, const queue_keys_t *queue) {
@@ -149,11 +159,7 @@ static void preflight_check_queue_slot(const preflight_call_t *call, const queue
     unsigned slot = keyspace_slot(call->keys->locks[queue->lock].key);
     redis_keys_t used = config_redis_keys(config);
     bool shared = preflight_shares_slot(queue, &used, slot);
-    if (!shared)
-        preflight_report(call, PREFLIGHT_QUEUE_REFUSED, config->name,
-                         "in Redis Cluster the keys of a queue and its lock must share a slot: set lock.scope = \"queue\" and "
-                         "put a hash tag into the name, like \"{%s}\"",
-                         config->name);
+    if (!shared) preflight_report_slot(call, config);
     for (size_t i = 0; shared && i < used.count; i++) {
         const redis_key_t *key = &used.items[i];
         if (!key->pattern || slot == keyspace_slot(key->name)) continue;

@@ -8,16 +8,9 @@ char *keyspace_lock_of(const char *name) { return keyspace_key(name, "lock"); }
 
 char *keyspace_requeued_of(slice_t queue) { return mem_printf("sidecar:%.*s:requeued", (int)queue.len, queue.data); }
 
-// The hash tag of a key (redis.io, cluster specification): the text between the first '{' and the next '}', unless it is empty.
-static slice_t keyspace_tag(const char *key) {
-    const char *open = strchr(key, '{');
-    const char *close = open ? strchr(open + 1, '}') : NULL;
-    return close && close > open + 1 ? (slice_t){open + 1, (size_t)(close - open - 1)} : slice_text("");
-}
-
 // Instances with different queues of one tag must agree on the lock. So its name does not depend on the queues.
 static char *keyspace_lock_name(const keyspace_t *keys, const char *queue) {
-    slice_t tag = keyspace_tag(queue);
+    slice_t tag = config_hash_tag(queue);
     if (!keys->per_tag) return mem_str(keys->config->group);
     return tag.len ? mem_printf("{%.*s}", (int)tag.len, tag.data) : mem_str(queue);
 }
@@ -116,7 +109,7 @@ static unsigned crc16(const char *bytes, size_t len) {
 }
 
 unsigned keyspace_slot(const char *key) {
-    slice_t tag = keyspace_tag(key);
+    slice_t tag = config_hash_tag(key);
     slice_t hashed = tag.len ? tag : slice_text(key);
     return crc16(hashed.data, hashed.len) & 16383;
 }

@@ -199,6 +199,45 @@ Test(unit_config_redis, the_mode_decides_the_scope_of_locks) {
     }
 }
 
+/* Each advice, carried out, leads to a config without a warning. */
+Test(unit_config_redis, says_where_the_hash_tag_belongs_in_a_cluster) {
+    static const struct {
+        const char *queue, *advice; /* NULL = good */
+    } rows[] = {
+        {"name = \"{email}\";", NULL},
+        {"name = \"email\";", "put the name into braces: name = \"{email}\""},
+        {"name = \"{email}\"; dlq = \"dead\";", "put the hash tag of `name` into `dlq`, which gives the key \"dead\""},
+        {"name = \"video\"; dialect = \"bull\";", "give both one hash tag, such as prefix = \"{bull}\" (also for the workers) "
+                                                  "and name = \"{bull}:video\", and bull_queue = "
+                                                  "\"video\" unless it is set"},
+        {"name = \"video\"; dialect = \"bull\"; prefix = \"{bull}\";",
+         "put the hash tag of its keys into `name` too: name = \"{bull}:video\", and bull_queue = \"video\" unless it is set"},
+        {"name = \"{video}\"; dialect = \"bull\"; prefix = \"{bull}\";",
+         "put the hash tag of its keys into `name` too: name = \"{bull}:video\", and bull_queue = \"video\" unless it is set"},
+        {"name = \"{bull}:video\"; dialect = \"bull\"; prefix = \"{bull}\"; bull_queue = \"video\";", NULL},
+        {"name = \"events\"; dialect = \"delayed_queue\"; types = [\"a.B\"];",
+         "give both one hash tag, such as prefix = \"{de_}\" (also for the workers) and name = \"{de_}:events\""},
+        {"name = \"events\"; dialect = \"delayed_queue\"; types = [\"a.B\"]; prefix = \"\";",
+         "give both one hash tag, such as prefix = \"{events}\" (also for the workers) and name = \"{events}\""},
+        {"name = \"{de_}:events\"; dialect = \"delayed_queue\"; types = [\"a.B\"]; prefix = \"{de_}\";", NULL},
+        {"name = \"fights\"; dialect = \"private_queues\"; main = \"requests\"; private = \"{requests}:*\";",
+         "give both one hash tag, such as main = \"{requests}\" (also for the workers) and name = \"{requests}:fights\""},
+        {"name = \"{requests}:fights\"; dialect = \"private_queues\"; main = \"{requests}\"; private = \"{requests}:*\"; dlq = "
+         "\"dead\";",
+         "put the hash tag of `name` into `dlq`, which gives the key \"dead\""},
+        {"name = \"{requests}:fights\"; dialect = \"private_queues\"; main = \"{requests}\"; private = \"{requests}:*\";", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *warnings, *text = kept_printf("redis = { nodes = [\"a:1\"]; };\nqueues = (\n{ %s } );", rows[i].queue);
+        config_free(config_case_good(text, &warnings));
+        const char *advice = strstr(warnings, "share a slot: ");
+        if (rows[i].advice)
+            cr_expect(advice && strncmp(advice + 14, rows[i].advice, strlen(rows[i].advice)) == 0, "%s: %s", text, warnings);
+        else
+            cr_expect_str_empty(warnings, "%s: %s", text, warnings);
+    }
+}
+
 Test(unit_config_redis, knows_which_config_would_also_work_in_a_cluster) {
     static const struct {
         const char *text;
@@ -215,8 +254,9 @@ Test(unit_config_redis, knows_which_config_would_also_work_in_a_cluster) {
         {REDIS(SENTINELS), false},
         {KM(""), false},
     };
+    char *warnings;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        scoped(config_drop) config_t *config = config_case_good(rows[i].text, NULL);
+        scoped(config_drop) config_t *config = config_case_good(rows[i].text, &warnings);
         cr_expect_eq(config_may_be_cluster(config), rows[i].expected, "%s", rows[i].text);
     }
 }

@@ -319,7 +319,7 @@ Test(redis_preflight, in_a_cluster_each_queue_needs_a_lock_of_its_slot, .timeout
     cr_assert_eq(run_preflight(&f), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(results.counts[PREFLIGHT_QUEUE_REFUSED], 2, "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "queue email: in Redis Cluster"), "%s", buffer_text(&results.text));
-    cr_assert_not_null(strstr(buffer_text(&results.text), "lock.scope = \"queue\""));
+    cr_assert_not_null(strstr(buffer_text(&results.text), "set lock.scope = \"queue\"; put the name into braces: name = "));
 }
 
 Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout = 60) {
