@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "cli/time_text.h"
+#include "dialects/registry.h"
 
 static const char *const formats[] = {
     [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
@@ -41,12 +42,22 @@ static int audit_check_args(audit_args_t *args, const audit_command_t *command) 
     return enough ? CLI_OK : audit_usage_error(args, "%s", command->missing_operand);
 }
 
+// The log does not depend on the config. People need it while a bad edit is being mended.
+static void audit_print_way(const audit_args_t *args, const char *config_path) {
+    config_t *config = config_load_refused(config_path, dialect_settings);
+    fprintf(stderr, "queue-sidecar %s: the log can be read without the config: --db %s\n", args->command,
+            config && *config->audit.path ? config->audit.path : "PATH");
+    config_free(config);
+}
+
 static int audit_run_command(audit_args_t *args, const audit_command_t *command) {
     buffer_t why = {0};
     config_t *config = NULL;
     int status;
     if (!args->text.db || command->needs_config) {
-        config = cli_load_config(cli_config_path(args->text.config));
+        const char *path = cli_config_path(args->text.config);
+        config = cli_load_config(path);
+        if (!config && !command->needs_config) audit_print_way(args, path);
         if (!config) return CLI_BAD_CONFIG;
         if (command->needs_config) cli_find_mode(config);
     }

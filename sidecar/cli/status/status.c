@@ -203,6 +203,8 @@ static int status_print_refused(const char *path) {
         buffer_printf(&out, "%-8s %s%s%s\n", check->name, *check->why ? check->why : "ok", *check->state ? ", " : "",
                       check->state);
     }
+    if (config)
+        buffer_printf(&out, "The audit log can be read all the same: queue-sidecar audit list --db %s\n", config->audit.path);
     buffer_t plain = {0};
     terminal_escape(&plain, (slice_t){buffer_text(&out), out.len}, true);
     fputs(buffer_text(&plain), stdout);

@@ -349,7 +349,16 @@ Test(daemon_audit_cli, wrong_usage_exits_2_with_a_hint) {
     }
     cr_assert_eq(daemon_run("audit")->code, 2);
     cr_assert_eq(daemon_run("audit", "list", "--db", missing)->code, 1);
-    cr_assert_eq(daemon_run("audit", "list", "-c", "no/such.cfg")->code, 78);
+    const daemon_output_t *unnamed = daemon_run("audit", "list", "-c", "no/such.cfg");
+    cr_assert_eq(unnamed->code, 78);
+    cr_assert(has(unnamed->err, "queue-sidecar audit list: the log can be read without the config: --db PATH\n"), "%s",
+              unnamed->err);
+    char *refused = temp_file("refused.cfg", kept_printf("audit = { path = \"%s\"; };\nqueues = ();\n", db)),
+         *way = kept_printf("--db %s\n", db);
+    const daemon_output_t *bad = daemon_run("audit", "show", "abc", "-c", refused), *status = daemon_run("status", "-c", refused);
+    cr_assert(bad->code == 78 && has(bad->err, way), "%s", bad->err);
+    cr_assert(status->code == 78 && has(status->out, way), "%s", status->out);
+    cr_assert(!has(daemon_run("audit", "requeue", "abc", "-c", refused)->err, "--db"), "it needs Redis");
     cr_assert(has(daemon_run("audit", "list", "--db", db, "-q", "emial")->err, "the log has none of queue `emial`\n"));
     cr_assert(has(daemon_run("audit", "stats", "--db", db, "-q", "emial")->err, "the log has none of queue `emial`\n"));
     cr_assert(has(daemon_run("audit", "list", "--db", db, "-n", "2")->err, "there are more"));
