@@ -22,11 +22,11 @@ static void check_print(void *self, preflight_level_t finding, const char *queue
     if (finding == PREFLIGHT_QUEUE_MOVING) return; // check_moving tells
     if (finding > PREFLIGHT_WARNING) ++*faults;
     char *line = queue ? mem_printf("queue \"%s\": %s", queue, text) : mem_str(text);
-    size_t columns = terminal_columns(stdout);
+    size_t columns = terminal_columns(stderr);
     buffer_t out = {0}, safe = {0};
     terminal_escape(&safe, slice_text(line), false); // the name of a type or a key may come from Redis
     wrap_at(&out, buffer_text(&safe), INDENT, columns ? columns : SIZE_MAX);
-    printf("%-*s%s", INDENT, LABELS[finding], buffer_text(&out));
+    fprintf(stderr, "%-*s%s", INDENT, LABELS[finding], buffer_text(&out)); // stdout has the config, and may be a file
     buffer_free(&out);
     buffer_free(&safe);
     free(line);
@@ -211,6 +211,7 @@ static int check_run(const cli_args_t *args) {
     buffer_t dump = {0};
     config_dump(config, &dump);
     fwrite(dump.data, 1, dump.len, stdout);
+    fflush(stdout); // before the findings, where both go to a terminal
     buffer_free(&dump);
     if (args->redis) cli_find_mode(config);
     int status = args->redis ? check_redis(config) : CLI_OK;
@@ -234,9 +235,8 @@ const cli_command_t cli_check_command = {
                 "queue-sidecar check -c my.cfg >effective.cfg\tthe output is itself a config\n",
     .usage = "check [-c FILE] [--redis]",
     CLI_OPTIONS(check_table),
-    .text =
-        "Prints every effective value and its origin; secrets are redacted. Warnings and faults, each with file and line, go to "
-        "standard error.",
+    .text = "Prints every effective value and its origin; secrets are redacted. Warnings and faults of the config, each with "
+            "file and line, and what --redis finds go to standard error.",
     .exits = "0 good\n1 with --redis: there is a fault, or Redis refuses a command\n2 wrong usage\n69 with --redis: Redis is "
              "unreachable\n78 bad config\n",
     .run = check_run,

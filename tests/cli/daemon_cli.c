@@ -87,7 +87,7 @@ Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) proxy_rule(proxy, rules[i]);
     char *path = cluster_config_file(&s, (sidecar_t){.socket = proxy_socket(proxy)});
     const daemon_output_t *outputs[] = {daemon_run("check", "-c", path, "--redis"), daemon_run("status", "-c", path)};
-    cr_assert(has(outputs[0]->out, "holds a list\\x1b[31m\\u202e where a zset is wanted"), "%s%s", outputs[0]->out,
+    cr_assert(has(outputs[0]->err, "holds a list\\x1b[31m\\u202e where a zset is wanted"), "%s%s", outputs[0]->out,
               outputs[0]->err);
     for (size_t i = 0; i < 2; i++) {
         cr_assert_neq(outputs[i]->code, 0);
@@ -104,8 +104,8 @@ Test(daemon_cli, check_names_the_primary_of_a_replica) {
     for (int i = 0; i < 2; i++) {
         const daemon_output_t *check = daemon_run("check", "-c", path, "--redis");
         cr_assert_eq(check->code, 1, "%s%s", check->out, check->err);
-        cr_assert(has(check->out, " is a replica of 127.0.0.1:1, and") && has(check->out, "set redis.host"), "%s", check->out);
-        cr_assert(!has(check->out, "passed") && !has(check->err, "READONLY"), "%s%s", check->out, check->err);
+        cr_assert(has(check->err, " is a replica of 127.0.0.1:1, and") && has(check->err, "set redis.host"), "%s", check->err);
+        cr_assert(!has(check->err, "passed") && !has(check->err, "READONLY"), "%s%s", check->out, check->err);
         redis_ok(s.r, "CONFIG SET replica-serve-stale-data no"); /* it then answers nearly nothing */
     }
 }
@@ -114,27 +114,29 @@ Test(daemon_cli, check_reports_missing_redis_features) {
     char *path = cluster_config_file(&s, (sidecar_t){0});
     const daemon_output_t *good = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(good->code, 0, "%s%s", good->out, good->err);
-    cr_assert(has(good->out, "preflight passed") && has(good->out, "\"g\" has no leader now"), "%s", good->out);
+    cr_assert(has(good->err, "preflight passed") && has(good->err, "\"g\" has no leader now"), "%s", good->err);
     char *target =
         tls_harness_is_on() ? mem_printf("127.0.0.1:%d", server_product_port(s.server)) : mem_str(server_socket(s.server));
     char *server = kept_printf("\nok       single server %s: ", target);
-    cr_assert(has(good->out, server) && has(good->out, "; 0 replicas; maxmemory-policy noeviction\n"), "%s", good->out);
+    cr_assert(has(good->err, server) && has(good->err, "; 0 replicas; maxmemory-policy noeviction\n"), "%s", good->err);
     cr_assert_eq(redis_int(s.r, "DBSIZE"), 0); /* `check` leaves no key behind */
     redis_ok(s.r, "SET q:delayed string");
     const daemon_output_t *bad = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(bad->code, 1);
-    cr_assert(has(bad->out, "FAULT") && has(bad->out, "\"q:delayed\" holds a string where a zset is wanted"), "%s", bad->out);
+    cr_assert(has(bad->err, "FAULT") && has(bad->err, "\"q:delayed\" holds a string where a zset is wanted"), "%s", bad->err);
+    char *effective = temp_file("effective.cfg", bad->out); /* stdout is a config all the same */
+    cr_assert_eq(daemon_run("check", "-c", effective)->code, 0, "%s", bad->out);
     redis_ok(s.r, "DEL q:delayed");
     redis_ok(s.r, "CONFIG SET maxmemory-policy allkeys-lru");
     const daemon_output_t *warned = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(warned->code, 0);
-    cr_assert(has(warned->out, "warning") && has(warned->out, "noeviction"), "%s", warned->out);
+    cr_assert(has(warned->err, "warning") && has(warned->err, "noeviction"), "%s", warned->err);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"elsewhere\"; }"});
     const daemon_output_t *unserved = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(unserved->code, 1);
     char pid[32];
     snprintf(pid, sizeof(pid), "/%d, lock TTL ", (int)daemon_pid(d));
-    cr_assert(has(unserved->out, "does not serve: q") && has(unserved->out, pid), "%s", unserved->out);
+    cr_assert(has(unserved->err, "does not serve: q") && has(unserved->err, pid), "%s", unserved->err);
     daemon_stop(s.sidecars[--s.count]);
     redis_ok(s.r, "ACL SETUSER default -evalsha");
     const daemon_output_t *refused = daemon_run("check", "-c", path, "--redis");
@@ -174,7 +176,7 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
         const daemon_options_t options = {.env = (const char *const[]){place, bytes, NULL}};
         const daemon_output_t *out = daemon_run_argv(&options, (const char *const[]){"check", "-c", path, "--redis", NULL});
         cr_expect_eq(out->code, rows[i].code, "%s: %s%s", rows[i].said, out->out, out->err);
-        cr_expect(has(out->out, rows[i].said), "\"%s\" lacks \"%s\"", out->out, rows[i].said);
+        cr_expect(has(out->err, rows[i].said), "\"%s\" lacks \"%s\"", out->err, rows[i].said);
     }
     cr_expect_neq(access(free_one, F_OK), 0, "`check` created a file");
 }
@@ -184,12 +186,12 @@ Test(daemon_cli, check_reports_a_foreign_lock) {
     redis_ok(s.r, "SET sidecar:g:lock hello");
     const daemon_output_t *found = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(found->code, 1);
-    cr_assert(has(found->out, "FAULT") && has(found->out, "sidecar:g:lock holds \"hello\""), "%s", found->out);
-    cr_assert_not(has(found->out, "does not serve"), "no instance leads: %s", found->out);
+    cr_assert(has(found->err, "FAULT") && has(found->err, "sidecar:g:lock holds \"hello\""), "%s", found->err);
+    cr_assert_not(has(found->err, "does not serve"), "no instance leads: %s", found->err);
     redis_ok(s.r, "DEL sidecar:g:lock");
     redis_ok(s.r, "SADD sidecar:g:lock hello");
     found = daemon_run("check", "-c", path, "--redis");
-    cr_assert(found->code == 1 && has(found->out, "FAULT    cannot read the leader of \"g\": "), "%s%s", found->out, found->err);
+    cr_assert(found->code == 1 && has(found->err, "FAULT    cannot read the leader of \"g\": "), "%s%s", found->out, found->err);
 }
 
 /* Output goes to fd 1, so fd 1 must not become the socket of Redis. */
@@ -391,6 +393,6 @@ Test(daemon_cli, check_does_not_call_a_single_server_a_cluster) {
     char *path = temp_file("nodes.cfg", text);
     const daemon_output_t *check = daemon_run("check", "--redis", "-c", path);
     cr_assert_eq(check->code, 1);
-    cr_assert_not_null(strstr(check->out, "FAULT    cluster, no primary is known"), "%s", check->out);
+    cr_assert_not_null(strstr(check->err, "FAULT    cluster, no primary is known"), "%s", check->err);
     cr_assert_not_null(strstr(check->err, "this server is no Cluster"), "%s", check->err);
 }

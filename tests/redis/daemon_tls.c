@@ -133,7 +133,7 @@ Test(daemon_tls, every_command_works_by_a_rediss_url, .timeout = 60) {
     cr_assert(wait_for(audit_log_rows(daemon_audit_path(d)) == 1, 10000));
     const char *config = daemon_config_path(d);
     const daemon_output_t *check = CLI(d, "check", "--redis", "-c", config);
-    cr_assert_not_null(strstr(check->out, "is led by"), "%s%s", check->out, check->err);
+    cr_assert_not_null(strstr(check->err, "is led by"), "%s%s", check->out, check->err);
     const daemon_output_t *status = CLI(d, "status", "-c", config, "-o", "json");
     cr_assert_eq(status->code, 0, "%s%s", status->out, status->err);
     const daemon_output_t *requeue = CLI(d, "audit", "requeue", "--where", "-q", "q", "-c", config, "--yes");

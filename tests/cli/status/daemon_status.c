@@ -283,14 +283,14 @@ Test(daemon_status, warns_of_kmqueue_names_in_another_order_as_check_does) {
     char *config = cluster_config_file(&s, spec);
     answer_t answer = ask(config);
     cr_assert(answer.run->code == 0 && found(&answer, "other_keys"), "%s", answer.run->out);
-    cr_assert(has(daemon_run("check", "-c", config, "--redis")->out, "\nnote     queue \"mail\": its backup list "));
+    cr_assert(has(daemon_run("check", "-c", config, "--redis")->err, "\nnote     queue \"mail\": its backup list "));
     redis_ok(s.r, "LPUSH w2 task");
     answer = ask(config);
     cr_assert(answer.run->code == 1 && found(&answer, "preflight"), "%s", answer.run->out);
     cr_assert(has(answer.run->out, "give `queues` all names of the manager, in the same order"), "%s", answer.run->out);
     const daemon_output_t *check = daemon_run("check", "-c", config, "--redis");
-    cr_assert(check->code == 0 && has(check->out, "\nwarning  queue \"mail\": tasks wait, but the backup list "), "%s",
-              check->out);
+    cr_assert(check->code == 0 && has(check->err, "\nwarning  queue \"mail\": tasks wait, but the backup list "), "%s",
+              check->err);
 }
 
 /* A worker of KMQueue dies in finishTask, between LREM and SREM (RedisTaskQueue.java): the task is done. */

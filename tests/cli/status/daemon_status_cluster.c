@@ -53,10 +53,10 @@ SUITE(daemon_status_cluster, f = begin(), finish(&f));
 Test(daemon_status_cluster, each_primary_tells_of_itself_and_its_queues, .timeout = 60) {
     const daemon_output_t *check = daemon_run("check", "-c", f.config, "--redis");
     cr_assert_eq(check->code, 0, "%s%s", check->out, check->err);
-    expect_part(check->out, "\nok       cluster, queues on 2 primaries\n");
+    expect_part(check->err, "\nok       cluster, queues on 2 primaries\n");
     for (int i = 0; i < 2; i++)
-        expect_part(check->out, "\nok       primary %s: ", nodes_address(&f.nodes, nodes_owner(&f.nodes, f.slots[i])));
-    expect_part(check->out, "; queue {q0}\n");
+        expect_part(check->err, "\nok       primary %s: ", nodes_address(&f.nodes, nodes_owner(&f.nodes, f.slots[i])));
+    expect_part(check->err, "; queue {q0}\n");
     const daemon_output_t *text = daemon_run("status", "-c", f.config);
     expect_part(text->out, "\nredis    cluster, queues on 2 primaries\n         127.0.0.1:");
     const daemon_output_t *json = daemon_run("status", "-c", f.config, "-o", "json");
@@ -75,8 +75,8 @@ Test(daemon_status_cluster, a_queue_whose_slot_is_being_moved_is_named_once, .ti
               json->out);
     const daemon_output_t *check = daemon_run("check", "-c", f.config, "--redis");
     cr_assert_eq(check->code, 0, "%s%s", check->out, check->err);
-    expect_part(check->out, "warning  queue \"{q0}\": its slot, %u, is being moved to another node", f.slots[0]);
-    cr_assert(!has(check->out, "cannot look at key"), "%s", check->out);
+    expect_part(check->err, "warning  queue \"{q0}\": its slot, %u, is being moved to another node", f.slots[0]);
+    cr_assert(!has(check->err, "cannot look at key"), "%s", check->err);
 }
 
 Test(daemon_status_cluster, a_dead_primary_hides_no_other_queue, .timeout = 60) {
@@ -97,7 +97,7 @@ Test(daemon_status_cluster, a_dead_primary_hides_no_other_queue, .timeout = 60) 
     const daemon_output_t *check = daemon_run("check", "-c", f.config, "--redis");
     cr_assert_eq(check->code, 69);
     expect_part(check->err, "redis at %s: ", nodes_address(&f.nodes, dead));
-    expect_part(check->out, "; queue {q0}\n");
+    expect_part(check->err, "; queue {q0}\n");
     redis_close(r);
     f.nodes.down[dead] = true;
 }

@@ -32,7 +32,7 @@ Test(daemon_status_sentinel, says_what_the_sentinels_say_before_and_after_a_fail
                                   server_port(s->servers[primary]));
         const daemon_output_t *check = daemon_run("check", "-c", config, "--redis");
         cr_assert_eq(check->code, 0, "%s%s", check->out, check->err);
-        cr_assert(has(check->out, named), "no %s in %s", named, check->out);
+        cr_assert(has(check->err, named), "no %s in %s", named, check->err);
         const daemon_output_t *status = daemon_run("status", "-c", config);
         cr_assert(has(status->out, shown), "no %s in %s", shown, status->out);
         if (round) break;
@@ -47,7 +47,7 @@ Test(daemon_status_sentinel, without_sentinels_check_and_status_say_so, .timeout
     for (int i = 0; i < SENTINELS; i++) sentinel_kill(s, i);
     const daemon_output_t *check = daemon_run("check", "-c", config, "--redis");
     cr_assert_eq(check->code, 69, "%s%s", check->out, check->err);
-    cr_assert(has(check->out, "\nFAULT    0 of 3 sentinels name a primary for \"" SENTINEL_MASTER "\"\n"), "%s", check->out);
+    cr_assert(has(check->err, "\nFAULT    0 of 3 sentinels name a primary for \"" SENTINEL_MASTER "\"\n"), "%s", check->err);
     const daemon_output_t *status = daemon_run("status", "-c", config);
     cr_assert_eq(status->code, 69);
     cr_assert(has(status->out, "\nredis    0 of 3 sentinels name a primary"), "%s", status->out);

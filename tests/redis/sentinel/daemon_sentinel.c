@@ -197,7 +197,7 @@ Test(daemon_sentinel, commands_ask_the_sentinels) {
     const daemon_output_t *status = daemon_run_argv(&options, (const char *const[]){"status", "-c", config, NULL});
     cr_assert(strstr(status->out, primary), "%s%s", status->out, status->err);
     const daemon_output_t *check = daemon_run_argv(&options, (const char *const[]){"check", "-c", config, "--redis", NULL});
-    cr_assert(strstr(check->out, primary) && strstr(check->out, "entinel"), "%s%s", check->out, check->err);
+    cr_assert(strstr(check->err, primary) && strstr(check->err, "entinel"), "%s%s", check->out, check->err);
     const daemon_output_t *requeue =
         daemon_run_argv(&options, (const char *const[]){"audit", "requeue", "-c", config, "--where", "1 = 1", "--yes", NULL});
     cr_assert_not(strstr(requeue->err, "connect"), "%s%s", requeue->out, requeue->err);
