@@ -37,6 +37,21 @@ unit() { # unit name, config, state directory below /var/lib, end of the descrip
         -e "s|@STATE@|$3|" -e "s|@ENVIRONMENT@|$5|" deploy/systemd/queue-sidecar.service.in
 }
 
+# The files that people read. They lie below DOCDIR as in the source tree, so that links between them work.
+pages() {
+    echo README.md CHANGELOG.md SECURITY.md LICENSE deploy/README.md | tr ' ' '\n'
+    find docs sql deploy/*/ -type f ! -path 'docs/man/*' \( -name '*.md' -o -name '*.svg' -o -name '*.txt' -o -name '*.json' \
+        -o -name '*.sql' -o -name '*.yaml' -o -name '*.cfg' -o -name '*.py' -o -name password.conf -o -name Dockerfile \) | sort
+}
+
+# Prints a page. Links to pages for developers, which are not installed, become plain text.
+page() {
+    case $1 in
+    *.md) sed 's#\[\([^]]*\)\]([./]*\(CONTRIBUTING\.md\|tests/\|sidecar/\)[^)]*)#\1#g' "$1" ;;
+    *) cat "$1" ;;
+    esac
+}
+
 # Every file except the config, one a line.
 everything() {
     echo "$BINDIR/queue-sidecar"
@@ -47,10 +62,8 @@ everything() {
     echo "$UNITDIR/queue-sidecar.service"
     echo "$UNITDIR/queue-sidecar@.service"
     echo "$SYSUSERSDIR/queue-sidecar.conf"
-    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg docs/dialects/*.md; do echo "$DOCDIR/$file"; done
+    for file in $(pages); do echo "$DOCDIR/$file"; done
     for file in conf/*.cfg; do echo "$DOCDIR/examples/${file#conf/}"; done
-    for file in sql/README.md sql/*.sql; do echo "$DOCDIR/$file"; done
-    for file in README.md password.conf; do echo "$DOCDIR/systemd/$file"; done
 }
 
 put_all() {
@@ -64,10 +77,8 @@ put_all() {
     made "$UNITDIR/queue-sidecar@.service" unit queue-sidecar@.service "$CONFDIR/%i.cfg" queue-sidecar/%i ", %i" \
         "Environment=QUEUE_SIDECAR_AUDIT_PATH=%S/queue-sidecar/%i/audit.db"
     put 644 deploy/systemd/sysusers.conf "$SYSUSERSDIR/queue-sidecar.conf"
-    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg docs/dialects/*.md; do put 644 "$file" "$DOCDIR/$file"; done
+    for file in $(pages); do made "$DOCDIR/$file" page "$file"; done
     for file in conf/*.cfg; do put 644 "$file" "$DOCDIR/examples/${file#conf/}"; done
-    for file in sql/README.md sql/*.sql; do put 644 "$file" "$DOCDIR/$file"; done
-    for file in README.md password.conf; do put 644 "deploy/systemd/$file" "$DOCDIR/systemd/$file"; done
 }
 
 put_config() {
@@ -86,10 +97,11 @@ remove() {
     elif [ -e "$root$config" ]; then
         echo "$config stays, because it was changed"
     fi
-    for directory in "$DOCDIR/examples" "$DOCDIR/sql" "$DOCDIR/systemd" "$DOCDIR/docs/dialects" "$DOCDIR/docs" \
-        "$DOCDIR" "$CONFDIR"; do
-        rmdir "$root$directory" 2>/dev/null || true
+    directories="$(pages | sed -n 's|/[^/]*$||p' | sort -u) examples"
+    for directory in $directories; do
+        (cd "$root$DOCDIR" && rmdir -p "$directory") 2>/dev/null || true
     done
+    rmdir "$root$DOCDIR" "$root$CONFDIR" 2>/dev/null || true
 }
 
 case ${1:-} in
@@ -98,7 +110,7 @@ install)
     trap 'rm -rf "$work"' EXIT
     put_all "$2"
     put_config
-    [ -n "$root" ] || echo "Next: $DOCDIR/systemd/README.md, or man queue-sidecar"
+    [ -n "$root" ] || echo "Next: $DOCDIR/deploy/systemd/README.md, or man queue-sidecar"
     ;;
 uninstall) remove ;;
 *)

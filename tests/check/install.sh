@@ -26,7 +26,7 @@ for prefix in /usr /usr/local; do
     for file in bin/queue-sidecar share/man/man1/queue-sidecar.1 share/man/man5/queue-sidecar.cfg.5 \
         share/bash-completion/completions/queue-sidecar share/zsh/$zsh/_queue-sidecar lib/systemd/system/queue-sidecar.service \
         lib/systemd/system/queue-sidecar@.service lib/sysusers.d/queue-sidecar.conf share/doc/queue-sidecar/sql/README.md \
-        share/doc/queue-sidecar/examples/queue-sidecar.cfg share/doc/queue-sidecar/systemd/README.md share/doc/queue-sidecar/LICENSE; do
+        share/doc/queue-sidecar/examples/queue-sidecar.cfg share/doc/queue-sidecar/deploy/systemd/README.md share/doc/queue-sidecar/LICENSE; do
         [ -s "$top/$file" ] || fail "$prefix/$file is not installed"
     done
     [ "$("$top/bin/queue-sidecar" version)" = "$(build/queue-sidecar version)" ] || fail "the installed program is not build/queue-sidecar"
@@ -34,6 +34,7 @@ for prefix in /usr /usr/local; do
     ! grep -rn '@[A-Z]*@' "$top/lib" || fail "a placeholder in a unit was not replaced"
     grep -q "^ExecStart=$prefix/bin/queue-sidecar run -c /etc/queue-sidecar/queue-sidecar.cfg$" "$top/lib/systemd/system/queue-sidecar.service" ||
         fail "the unit starts something else"
+    python3 tests/check/links.py "$top/share/doc/queue-sidecar" || fail "a link of an installed page leads nowhere"
     # make prints every file that it installs, and nothing else.
     find "$work/root" ! -type d | sed "s|^$work/root||" | sort >"$work/there"
     sed 's/ (kept)$//' "$work/said" | sort | cmp -s - "$work/there" || fail "make does not print exactly the files that it installs"
