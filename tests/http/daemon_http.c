@@ -91,10 +91,10 @@ Test(daemon_http, check_tells_a_port_in_use) {
          *note = kept_printf("note     http.port %d is in", port);
     cr_assert_eq(listen(holder, 1), 0);
     const daemon_output_t *taken = daemon_run("check", "-c", path, "--redis");
-    cr_assert(strstr(taken->out, note), "%s%s", taken->out, taken->err);
+    cr_assert(strstr(taken->err, note), "%s%s", taken->out, taken->err);
     close(holder);
     const daemon_output_t *free_now = daemon_run("check", "-c", path, "--redis");
-    cr_assert(!strstr(free_now->out, "is in use"), "%s", free_now->out);
+    cr_assert(!strstr(free_now->err, "is in use"), "%s", free_now->err);
 }
 
 Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {

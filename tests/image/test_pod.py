@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from engine import TOP, UID, Container, podman, run, wait
+from engine import IMAGE, TOP, UID, Container, podman, run, wait
 
 PLACE = TOP / "build/image/pod"
 KUSTOMIZE = os.environ.get("QS_KUSTOMIZE", "")
@@ -23,6 +23,9 @@ def render():
         run("python3", TOP / "tests/clients/extract.py", TOP / "docs/worker-contract.md", extracted)
         shutil.copy(pathlib.Path(extracted, "python/worker.py"), PLACE)
     shutil.copy(TOP / "tests/clients/python/handler.py", PLACE)
+    kustomization = PLACE / "kustomization.yaml"
+    name, tag = IMAGE.rsplit(":", 1)
+    kustomization.write_text(kustomization.read_text().replace(f"newName: {name}\n", f"newName: {name}\n    newTag: {tag}\n"))
     manifest = PLACE / "pod.yaml"
     manifest.write_text(run(KUSTOMIZE, "build", PLACE))
     return manifest
