@@ -217,7 +217,8 @@ static bool open_prepare(audit_t *audit, const audit_open_options_t *options, bu
     return !options->set_aside || audit_set_aside(lock, AUDIT_DAMAGED, why);
 }
 
-// A lock file that was lost with the log names no log. Its acknowledgements can be revoked if the damaged file still has its name.
+// A lock file that was lost with the log names no log. Its acknowledgements can be revoked if the damaged file still has its
+// name.
 static void open_remember_name(audit_t *audit) {
     audit_loss_t *loss = &audit->lock->loss;
     buffer_t why = {0};

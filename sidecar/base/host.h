@@ -14,7 +14,8 @@ const char *instance_name(void);
 void host_raise_file_limit(uint64_t wanted);
 
 // After the first signal of a set that asks the process to end: unblocks the set in the calling thread. Another signal of the set
-// ends the process at once, but not within a second, because timeout(1) and some supervisors send each signal twice. Call it once.
+// ends the process at once, but not within a second, because timeout(1) and some supervisors send each signal twice. Call it
+// once.
 void host_end_at_repeated_signal(const sigset_t *signals);
 
 // Returns the limit in bytes above which the kernel kills this container; INT64_MAX = no limit, or it cannot be read. Knows

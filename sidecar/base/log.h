@@ -5,9 +5,9 @@
 // number, and `seconds_ago`, the age of the last suppressed line.
 //
 // When many queues have the same level, role and message, the first 20 lines in 10 s are written. One more line then carries
-// `more`, how many lines were suppressed, and `queues`, some of their names. A message at level info about queues, and one with the
-// field `job`, has 1,000 lines a second, and one more line in the same way: a storm of jobs must not become a storm of lines. A
-// line with the field `job` never counts as a repeat.
+// `more`, how many lines were suppressed, and `queues`, some of their names. A message at level info about queues, and one with
+// the field `job`, has 1,000 lines a second, and one more line in the same way: a storm of jobs must not become a storm of lines.
+// A line with the field `job` never counts as a repeat.
 //
 // Lines are dropped while stderr is full because nobody reads it. The next line that is written carries `lines_lost`.
 #pragma once
