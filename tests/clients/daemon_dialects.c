@@ -400,7 +400,7 @@ Test(daemon_clients, private_queues) {
         .work = {"work", "NAME"},
         .env = {"QS_BEAT_MS=200"},
         .queue = "{ name = \"fights\"; dialect = \"private_queues\"; main = \"fight-requests\"; private = \"queue-*\"; dedup = "
-                 "\"fights-done\"; dlq = \"fights-dlq\"; heartbeat = \"*_alive\"; id_path = \"/id\"; protected_timeout = "
+                 "\"fights-done\"; dlq = \"fights-dlq\"; heartbeat = \"fights:*_alive\"; id_path = \"/id\"; protected_timeout = "
                  "\"%dms\"; roles = "
                  "[\"monitor\"]; }",
         .reason = "dead_letter",

@@ -113,7 +113,7 @@ Test(unit_config, accepts_credentials_beside_a_url_without_credentials) {
 Test(unit_config, a_queue_falls_back_to_defaults_before_or_behind_it) {
     scoped(config_drop) config_t *config = config_case_good(
         "queues = ( { name = \"a\"; protected_timeout = \"30s\"; ready = \"in\"; retry_jitter = 0; },\n"
-        "           { name = \"b\"; roles = ( \"monitor\" ); } );\n"
+        "           { name = \"b\"; roles = ( \"monitor\" ); heartbeat = \"off\"; } );\n"
         "defaults = { protected_timeout = \"1m\"; retry_jitter = 0.5; score_unit = \"s\"; id_path = \"/id\"; };\n",
         NULL);
     cr_assert_eq(config->queue_count, 2);
@@ -429,11 +429,11 @@ Test(unit_config, teaches_every_key_in_the_sample) {
 Test(unit_config, shows_the_defaults_in_the_sample) {
     scoped(buffer_free) buffer_t messages = {0};
     scoped(config_drop) config_t *sample = config_case_read("conf/queue-sidecar.cfg", &messages);
-    scoped(config_drop) config_t *plain =
-        config_case_good("group = \"my-application\";\n"
-                         "queues = ( { name = \"email\"; protected_timeout = \"30s\"; id_path = \"/id\"; },\n"
-                         "{ name = \"reminders\"; score_unit = \"s\"; roles = [\"dispatcher\"]; } );",
-                         NULL);
+    scoped(config_drop) config_t *plain = config_case_good(
+        "group = \"my-application\";\n"
+        "queues = ( { name = \"email\"; heartbeat = \"email:*_alive\"; protected_timeout = \"30s\"; id_path = \"/id\"; },\n"
+        "{ name = \"reminders\"; score_unit = \"s\"; roles = [\"dispatcher\"]; } );",
+        NULL);
     cr_assert_not_null(sample);
     char *left = dump(sample), *right = dump(plain);
     strip_comments(left);

@@ -49,10 +49,10 @@ static const config_case_row_t value_faults[] = {
                                                     "to \"512MiB\"; write a whole number and its unit: KiB, MiB, GiB or TiB\n"},
     {"defaults = { heartbeat = \"alive\"; };\n" Q, "F:1: `defaults.heartbeat` is \"alive\", but must be \"off\", or the name "
                                                    "of a Redis key with one * for the job id, such as "
-                                                   "\"*_alive\"\n"},
+                                                   "\"email:*_alive\"\n"},
     {"defaults = { heartbeat = \"*:*\"; };\n" Q, "F:1: `defaults.heartbeat` is \"*:*\", but must be \"off\", or the name of "
                                                  "a Redis key with one * for the job id, such as "
-                                                 "\"*_alive\"\n"},
+                                                 "\"email:*_alive\"\n"},
     {"defaults = { id_path = \"id\"; };\n" Q,
      "F:1: `defaults.id_path` is \"id\", but must be \"\" or a JSON pointer, such as \"/meta/id\"\n"},
     {"defaults = { id_path = \"/a~2\"; };\n" Q,
@@ -171,7 +171,7 @@ Test(unit_config_errors, ignores_conflicts_of_unused_keys) {
         // Without the role monitor, backup and errors are not used.
         "queues = ( { name = \"a\"; roles = [\"dispatcher\"]; backup = \"x\"; errors = \"x\"; }, { name = \"x\"; } );",
         // Without the role dispatcher and without a backoff, delayed is not used.
-        "queues = ( { name = \"a\"; roles = [\"monitor\"]; delayed = \"x\"; }, { name = \"x\"; } );",
+        "queues = ( { name = \"a\"; roles = [\"monitor\"]; delayed = \"x\"; heartbeat = \"off\"; }, { name = \"x\"; } );",
         // Without the role monitor, the retry window is not used.
         "queues = ( { name = \"a\"; roles = [\"dispatcher\"]; retry_window = \"1s\"; } );",
         ("defaults = { retry_delay = \"2h\"; };\n" Q),

@@ -44,10 +44,11 @@ static void expect_keys_covered(const fixture_t *f, const rights_t *rights) {
     }
 }
 
-/* Rights that the preflight does not miss: Bull's scripts work without them, no private list may exist, and the preflight does
- * not know whether a registry is a set. */
+/* Rights that the preflight does not miss: Bull's scripts work without them, no private list or heartbeat may exist, and the
+ * preflight does not know whether a registry is a set. */
 static bool preflight_ignores(const char *word) {
-    static const char *const words[] = {"+pubsub|numpat", "+sort", "&bull:video:*", "~queue-*", "+sscan"};
+    static const char *const words[] = {"+pubsub|numpat", "+sort",    "&bull:video:*",  "~queue-*",
+                                        "+sscan",         "~*_alive", "~fights:*_alive"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(word, words[i]) == 0) return true;
     return false;

@@ -271,7 +271,7 @@ Test(daemon_workers, shell) {
 
 /* Returns the TTL of the only heartbeat; 0 = no heartbeat. */
 static long long beat_ms(redis_t *r) {
-    redisReply *keys = redis_do(r, "KEYS *_alive");
+    redisReply *keys = redis_do(r, "KEYS email:*_alive");
     return keys->elements == 1 ? redis_int(r, "PTTL %s", keys->element[0]->str) : 0;
 }
 
@@ -280,7 +280,7 @@ Test(daemon_workers, heartbeat) {
     scoped(end) setup_t setup = begin("python");
     redis_t *r = setup.cluster.r;
     job_t job = make_job("wait", 1);
-    sidecar(&setup, "");
+    sidecar(&setup, "heartbeat = \"email:*_alive\";");
     setup.workers[0] = start(&setup, "heartbeat", NULL);
     redis_ok(r, "LPUSH email %b", job.bytes, job.len);
     if (!wait_for(lines(&setup, "runs") == 1, UP_MS)) fail(&setup, "the job was not taken");

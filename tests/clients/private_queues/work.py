@@ -1,7 +1,7 @@
 # work.py NAME: moves a job from the main list into a list of its own, works on the tail of that list until the list is empty, and
 # takes the next job. A set has the ids of done jobs. A job that fails QS_ATTEMPTS times goes to the list of dead letters.
 #
-# QS_MAIN, QS_PRIVATE (a prefix), QS_DEDUP, QS_DLQ and QS_REGISTRY name the keys; QS_BEAT_MS > 0 keeps a heartbeat NAME_alive.
+# QS_MAIN, QS_PRIVATE (a prefix), QS_DEDUP, QS_DLQ and QS_REGISTRY name the keys; QS_BEAT_MS > 0 keeps a heartbeat fights:NAME_alive.
 import json
 import os
 import sys
@@ -26,7 +26,7 @@ stop = story.stopping()
 
 def beat():
     while not stop.is_set():
-        r.set(name + "_alive", os.getpid(), px=2 * beat_ms)
+        r.set("fights:" + name + "_alive", os.getpid(), px=2 * beat_ms)
         stop.wait(beat_ms / 1000)
 
 

@@ -74,8 +74,8 @@ Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
 /* With heartbeats a slow worker keeps its job past the protected timeout. */
 Test(daemon_private, a_heartbeat_protects_a_slow_worker) {
     scoped(native_end) native_t native = native_begin("private_queues", s.server);
-    cluster_sidecar_up(&s,
-                       (sidecar_t){.queues = FIGHTS("heartbeat = \"*_alive\"; protected_timeout = \"200ms\";"), .scan = "500ms"});
+    cluster_sidecar_up(
+        &s, (sidecar_t){.queues = FIGHTS("heartbeat = \"fights:*_alive\"; protected_timeout = \"200ms\";"), .scan = "500ms"});
     produce(&native, "0 wait 1 slow\n");
     child_t *slow =
         native_start(&native, (const char *const[]){"work", "slow", NULL}, (const char *const[]){"QS_BEAT_MS=300", NULL}, NULL);

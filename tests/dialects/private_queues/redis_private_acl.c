@@ -6,7 +6,7 @@
 #define PUBLISHED                                                                                                                \
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = \"private_queues\"; "    \
     "main = \"fight-requests\"; private = \"queue-*\"; dlq = \"fights-dlq\"; dedup = \"fights-done\"; id_path = \"/id\"; "       \
-    "retry_times = 0; protected_timeout = \"100ms\"; heartbeat = \"*_alive\"; } );"
+    "retry_times = 0; protected_timeout = \"100ms\"; heartbeat = \"fights:*_alive\"; } );"
 
 static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
     (void)queue;
