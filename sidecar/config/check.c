@@ -231,6 +231,17 @@ static void check_listen(load_t *load) {
     free(shown);
 }
 
+static void check_heartbeats(load_t *load) {
+    size_t second;
+    buffer_t text = {0};
+    if (load->errors->count == 0 && config_shared_heartbeat(load->config, &second, &text))
+        diagnostic_add(load->warnings, config_load_location(load, second, "heartbeat"),
+                       "%s: if two jobs have the same id, the worker of one speaks for both. Give each queue its own, such as "
+                       "heartbeat = \"%s:*_alive\", and let its workers write that key, or \"off\" if they write none",
+                       buffer_text(&text), load->config->queues[second].name);
+    buffer_free(&text);
+}
+
 void config_load_check(load_t *load) {
     check_listen(load);
     for (size_t i = 0; i < load->config->queue_count; i++) {
@@ -241,4 +252,5 @@ void config_load_check(load_t *load) {
         if (config_redis_mode(&load->config->redis) == REDIS_MODE_CLUSTER) check_slot(load, i);
     }
     check_conflicts(load);
+    check_heartbeats(load);
 }

@@ -236,6 +236,15 @@ const char *config_place(const config_t *config, const char *section, const char
 
 const queue_config_t *config_find_queue(const config_t *config, const char *name); // NULL = there is none
 
+// The pattern of the heartbeats that the queue looks at; NULL = none. Borrowed.
+const char *config_heartbeat(const queue_config_t *queue);
+// Whether two patterns make the same key, of one id or of two that differ by leading or trailing digits: "job*" and "job2*" meet
+// in "job27".
+bool config_heartbeats_meet(const char *one, const char *other);
+// Finds queues with heartbeats in common, appends "queues email and orders have heartbeats in common ("*_alive")" to *text and
+// sets *second to the second of them. False: each queue has its own.
+bool config_shared_heartbeat(const config_t *config, size_t *second, buffer_t *text);
+
 // Whether the dialect of the queue honours the key.
 bool config_queue_knows(const queue_config_t *queue, const char *key);
 

@@ -129,12 +129,11 @@ void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, c
 }
 
 redis_keys_t config_redis_keys(const queue_config_t *queue) {
-    const queue_policy_t *policy = &queue->policy;
     redis_keys_t keys = {0};
     queue->dialect->redis_keys(queue, &keys);
-    if ((policy->roles & ROLE_MONITOR) && strcmp(policy->heartbeat, "off") != 0)
-        redis_keys_add(&keys,
-                       &(redis_key_t){.role = "heartbeat", .option = "heartbeat", .name = policy->heartbeat, .pattern = true});
+    if (config_heartbeat(queue))
+        redis_keys_add(
+            &keys, &(redis_key_t){.role = "heartbeat", .option = "heartbeat", .name = queue->policy.heartbeat, .pattern = true});
     return keys;
 }
 

@@ -21,6 +21,11 @@ static int64_t check_preflight(const check_subject_t *x, buffer_t *what) {
     return x->queue == CHECK_NO_QUEUE ? 2 : 1;
 }
 
+static int64_t check_heartbeats(const check_subject_t *x, buffer_t *what) {
+    size_t second;
+    return config_shared_heartbeat(x->s->config, &second, what);
+}
+
 // ---- Checks of a lock.
 
 static bool checks_is_led(const snapshot_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
@@ -188,6 +193,12 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
 const status_check_t status_checks[] = {
     {CHECK_SERVER, STATUS_FAULT, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT, .variant = CHECK_FULL},
     {CHECK_SERVER, STATUS_WARNING, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT},
+    {CHECK_SERVER, STATUS_WARNING, "heartbeat_shared", check_heartbeats,
+     "If two of their jobs have the same id, a dead worker's job stays in progress while the other job lives, and a living "
+     "worker "
+     "can lose its job.",
+     .next = "Give each queue its own `heartbeat`, such as \"email:*_alive\", and let its workers write that key: "
+             "docs/worker-contract.md tells how, without a gap. If they write none, set it to \"off\""},
     {CHECK_PREFLIGHT, STATUS_WARNING, "preflight", check_preflight, "A promise of docs/promises.md may not hold.",
      .next = "Repair the named key, right or setting" VERIFY, .variant = PREFLIGHT_WARNING},
     {CHECK_PREFLIGHT, STATUS_NOTE, "other_keys", check_preflight, "The sidecar serves only the keys that the config names.",

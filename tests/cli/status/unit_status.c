@@ -7,7 +7,7 @@
 #define SETTINGS "stream = { max_bytes = \"1MiB\"; min_copies = 1; }; http = { port = 8642; };"
 #define QUEUES                                                                                                                   \
     "queues = ( { name = \"email\"; ready_limit = 100; alive_timeout = \"1h\"; }, { name = \"sms\"; roles = [\"dispatcher\"]; "  \
-    "alive_timeout = \"1h\"; }, { name = \"x$y\"; roles = [\"monitor\"]; } );"
+    "alive_timeout = \"1h\"; }, { name = \"x$y\"; roles = [\"monitor\"]; heartbeat = \"x$y:*_alive\"; } );"
 
 static snapshot_lock_t *first_lock(world_t *w) { return &w->s.snapshot.locks[0]; }
 static snapshot_queue_t *first_queue(world_t *w) { return &w->s.snapshot.queues[0]; }
@@ -158,6 +158,12 @@ static void far(world_t *w) { first_sizes(w)->next_due_ms = NOW + 3652 * (int64_
 static void far_and_odd(world_t *w) { w->s.sizes[2].next_due_ms = NOW + 3652 * (int64_t)DAY + 1; }
 static void not_far(world_t *w) { first_sizes(w)->next_due_ms = NOW + 3652 * (int64_t)DAY; }
 static void never(world_t *w) { first_sizes(w)->next_due_ms = INT64_MAX; }
+static void set_heartbeat(world_t *w, const char *pattern) {
+    free(w->config->queues[2].policy.heartbeat);
+    w->config->queues[2].policy.heartbeat = mem_str(pattern);
+}
+static void heartbeats_meet(world_t *w) { set_heartbeat(w, "*_alive"); }
+static void no_heartbeat(world_t *w) { set_heartbeat(w, "off"); }
 static void gone(world_t *w) {
     w->s.reached = false;
     redis_error_set(&w->s.error, OUTCOME_DISCONNECTED, "cannot connect: Connection refused");
@@ -265,6 +271,9 @@ static const struct {
     {"no replica", no_replica, NULL, 0, NULL, NULL, NULL},
     {"slot moves", moving, "slot", STATUS_WARNING, "email", "its slot moves", "the move"},
     {"slot cut off", cut_off, "slot", STATUS_FAULT, "email", "its slot is gone", "promote its replica"},
+    {"heartbeats meet", heartbeats_meet, "heartbeat_shared", STATUS_WARNING, NULL,
+     "queues email and x$y have heartbeats in common (\"*_alive\")", "email:*_alive"},
+    {"no heartbeat", no_heartbeat, NULL, 0, NULL, NULL, NULL},
     {"redis gone", gone, "redis_unreachable", STATUS_FAULT, NULL, "Connection refused", "redis"},
 };
 
@@ -353,7 +362,9 @@ Test(unit_status, faults_come_first_and_findings_are_counted) {
     cr_assert(found.of[STATUS_FAULT] == 1 && found.of[STATUS_WARNING] == 1 && found.of[STATUS_NOTE] == 3);
 }
 
-#define FIVE "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; }, { name = \"e\"; } );"
+#define FIVE                                                                                                                     \
+    "defaults = { heartbeat = \"off\"; }; queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; "  \
+    "}, { name = \"e\"; } );"
 
 Test(unit_status, a_finding_of_many_queues_says_how_many_failures_all_have) {
     static const int64_t failures[] = {2, 11, 3, 5, 1};

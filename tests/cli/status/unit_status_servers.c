@@ -3,7 +3,9 @@
 #include "cli/servers_text.h"
 #include "status_fixture.h"
 
-#define QUEUES "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; }, { name = \"e\"; } );"
+#define QUEUES                                                                                                                   \
+    "defaults = { heartbeat = \"off\"; }; queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; "  \
+    "}, { name = \"e\"; } );"
 
 static char *head_of(world_t *w) {
     buffer_t out = {0};
