@@ -2,6 +2,7 @@
 
 #include "dialects/dialect.h"
 #include "inspect/probe.h"
+#include "queue/heartbeat.h"
 #include "redis/reply.h"
 #include "redis/service/capability.h"
 
@@ -209,10 +210,26 @@ static outcome_t preflight_check_layouts(const preflight_call_t *call) {
     return call->error->outcome;
 }
 
+// config_shared_heartbeat tells of two queues of this config.
+static outcome_t preflight_check_heartbeats(const preflight_call_t *call) {
+    heartbeat_overlap_t overlap;
+    bool found;
+    heartbeats_find_overlap(call->conn, call->keys, &found, &overlap, call->error);
+    if (!found) return call->error->outcome;
+    const queue_config_t *queue = call->keys->queues[overlap.queue].config;
+    preflight_report(
+        call, PREFLIGHT_WARNING, queue->name,
+        "it has heartbeats in common (\"%s\") with the queue %s of group %s: if two jobs have the same id, the worker of "
+        "one speaks for both. Give each queue its own, such as heartbeat = \"%s:*_alive\", and let its workers write "
+        "that key, or \"off\" if they write none",
+        overlap.heartbeat, overlap.other, overlap.group, queue->name);
+    return OUTCOME_OK;
+}
+
 outcome_t preflight_read_only(const preflight_call_t *call) {
     outcome_t (*const checks[])(const preflight_call_t *) = {
-        preflight_check_connect, preflight_check_version,   preflight_check_memory, preflight_check_role,
-        preflight_check_slots,   preflight_check_all_types, preflight_check_layouts};
+        preflight_check_connect, preflight_check_version,   preflight_check_memory,  preflight_check_role,
+        preflight_check_slots,   preflight_check_all_types, preflight_check_layouts, preflight_check_heartbeats};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         outcome_t outcome = checks[i](call);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "leader/internal.h"
+#include "queue/heartbeat.h"
 #include "redis/failure.h"
 
 enum {
@@ -159,6 +160,9 @@ static void election_won(leader_t *leader, size_t lock, mono_t sent, lock_state_
     // Claim before the lease begins, so that claimed queues are served from its start.
     if (election->other_owner_count) leader_claim_queues(leader, lock, sent);
     leader_change_state(leader, lock, ELECTION_LEADING, "acquired");
+    redis_error_t error;
+    const lock_call_t call = leader_lock_call(leader, lock, &error);
+    if (heartbeats_tell(&call) != OUTCOME_OK) leader_back_off(leader, &error);
 }
 
 // A lock that has more time left than its holder's TTL, seen twice at least one TTL apart, means that Redis's clock was stepped.

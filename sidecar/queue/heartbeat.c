@@ -2,6 +2,10 @@
 
 #include "redis/reply.h"
 
+// Hash: queue -> "<lock> <pattern>", for all groups of the database. As `meta`, it keeps queues that no config has any more.
+#define HEARTBEATS_TOLD "sidecar:heartbeats"
+enum { CONFIRM_MAX = 64 }; // queues whose leader is looked for
+
 // As in Java's String.trim(), every byte up to the space counts as white space.
 static bool heartbeat_is_blank(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++)
@@ -48,5 +52,81 @@ outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *checks, size_t count,
         if (heartbeat_is_unread(&checks[i])) request_append(conn, "EXISTS", checks[i].key);
     for (size_t i = 0; i < count; i++)
         if (heartbeat_is_unread(&checks[i])) heartbeat_read_exists(conn, &checks[i], error);
+    return error->outcome;
+}
+
+static bool heartbeats_are_told(const keyspace_t *keys) { return config_redis_mode(&keys->config->redis) != REDIS_MODE_CLUSTER; }
+
+outcome_t heartbeats_tell(const lock_call_t *call) {
+    const lock_keys_t *lock = &call->keys->locks[call->lock];
+    redis_error_t refusal;
+    *call->error = (redis_error_t){0};
+    if (!heartbeats_are_told(call->keys)) return OUTCOME_OK;
+    request_begin(call->conn, "HSET", HEARTBEATS_TOLD);
+    for (size_t i = 0; i < lock->queue_count; i++) {
+        const queue_config_t *queue = call->keys->queues[lock->queues[i]].config;
+        const char *pattern = config_heartbeat(queue);
+        char *text = mem_printf("%s %s", lock->name, pattern ? pattern : "off");
+        request_text(call->conn, queue->name, text);
+        free(text);
+    }
+    request_end(call->conn);
+    conn_reply_free(conn_read_or_refusal(call->conn, &refusal, call->error));
+    if (call->error->outcome == OUTCOME_RETRY) *call->error = (redis_error_t){0}; // the next term tells
+    return call->error->outcome;
+}
+
+// Our queue with heartbeats in common; SIZE_MAX = none.
+static size_t heartbeats_find_own(const keyspace_t *keys, const char *other) {
+    for (size_t i = 0; i < keys->queue_count; i++) {
+        const char *own = config_heartbeat(keys->queues[i].config);
+        if (own && config_heartbeats_meet(own, other)) return i;
+    }
+    return SIZE_MAX;
+}
+
+// Reads one field of the hash. False: the other queue is ours, or has its own heartbeats.
+static bool heartbeats_read_told(const keyspace_t *keys, const char *queue, const char *text, heartbeat_overlap_t *out) {
+    size_t len = strcspn(text, " ");
+    if (!text[len] || config_find_queue(keys->config, queue)) return false;
+    snprintf(out->other, sizeof out->other, "%s", queue);
+    snprintf(out->group, sizeof out->group, "%.*s", (int)(len < sizeof out->group ? len : sizeof out->group - 1), text);
+    snprintf(out->heartbeat, sizeof out->heartbeat, "%s", text + len + 1);
+    out->queue = heartbeats_find_own(keys, out->heartbeat);
+    return out->queue != SIZE_MAX;
+}
+
+// Whether the holder of the lock serves the other queue: otherwise its config is gone, or has lost the queue.
+static bool heartbeats_are_in_use(conn_t *conn, const heartbeat_overlap_t *overlap, redis_error_t *error) {
+    char *lock = keyspace_lock_of(overlap->group), *served = keyspace_served_of(overlap->group);
+    redis_error_t refusal;
+    request_append(conn, "GET", lock);
+    request_append(conn, "HGET", served, overlap->other);
+    redisReply *holder = conn_read_or_refusal(conn, &refusal, error);
+    redisReply *leader = conn_read_or_refusal(conn, &refusal, error);
+    bool used = reply_len(holder) > 0 && reply_is(leader, reply_text(holder));
+    conn_reply_free(holder);
+    conn_reply_free(leader);
+    free(lock);
+    free(served);
+    return used;
+}
+
+outcome_t heartbeats_find_overlap(conn_t *conn, const keyspace_t *keys, bool *found, heartbeat_overlap_t *out,
+                                  redis_error_t *error) {
+    redis_error_t refusal;
+    *error = (redis_error_t){0};
+    *found = false;
+    if (!heartbeats_are_told(keys)) return OUTCOME_OK;
+    request_append(conn, "HSCAN", HEARTBEATS_TOLD, "0", "COUNT", "5000");
+    redisReply *reply = conn_read_or_refusal(conn, &refusal, error);
+    const redisReply *fields = reply_at(reply, 1);
+    size_t confirmed = 0;
+    for (size_t i = 0; reply_at(fields, i + 1) && confirmed < CONFIRM_MAX && !*found; i += 2) {
+        if (!heartbeats_read_told(keys, reply_text(reply_at(fields, i)), reply_text(reply_at(fields, i + 1)), out)) continue;
+        confirmed++;
+        *found = heartbeats_are_in_use(conn, out, error);
+    }
+    conn_reply_free(reply);
     return error->outcome;
 }

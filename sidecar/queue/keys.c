@@ -6,6 +6,8 @@ static char *keyspace_key(const char *name, const char *what) { return mem_print
 
 char *keyspace_lock_of(const char *name) { return keyspace_key(name, "lock"); }
 
+char *keyspace_served_of(const char *name) { return keyspace_key(name, "queues"); }
+
 char *keyspace_requeued_of(slice_t queue) { return mem_printf("sidecar:%.*s:requeued", (int)queue.len, queue.data); }
 
 // Instances with different queues of one tag must agree on the lock. So its name does not depend on the queues.
@@ -26,7 +28,7 @@ static size_t keyspace_lock_for(keyspace_t *keys, const char *queue) {
     }
     keys->locks[keys->lock_count++] = (lock_keys_t){.name = name,
                                                     .key = keyspace_lock_of(name),
-                                                    .served = keyspace_key(name, "queues"),
+                                                    .served = keyspace_served_of(name),
                                                     .standbys = keyspace_key(name, "standbys")};
     return index;
 }

@@ -50,7 +50,8 @@ keyspace_t *keyspace_new(const config_t *config); // owned
 keyspace_t *keyspace_new_part(const config_t *config, const bool *wanted);
 void keyspace_free(keyspace_t *keys); // NULL is fine
 
-char *keyspace_lock_of(const char *name); // sidecar:<name>:lock; owned
+char *keyspace_lock_of(const char *name);   // sidecar:<name>:lock; owned
+char *keyspace_served_of(const char *name); // sidecar:<name>:queues; owned
 // sidecar:<queue>:requeued, also for a queue that is not configured; owned. Ends at a NUL byte of the name.
 char *keyspace_requeued_of(slice_t queue);
 

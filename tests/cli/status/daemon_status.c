@@ -367,6 +367,41 @@ Test(daemon_status, an_unreadable_log_is_not_reported_as_absent) {
               run->out);
 }
 
+#define BEATING(name, heartbeat) "{ name = \"" name "\"; roles = [\"monitor\"]; " heartbeat " }"
+
+Test(daemon_status, warns_of_heartbeats_in_common_with_another_group_as_check_does) {
+    daemon_t *others = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "shop", .queues = BEATING("orders", "")});
+    daemon_t *ours = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = BEATING("email", "")});
+    cr_assert(daemon_wait_log(ours, "with the queue orders of group shop", 10000), "the log tells nothing");
+    char *config = cluster_config_file(&s, (sidecar_t){.queues = BEATING("email", "")});
+    answer_t answer = ask(config);
+    cr_assert(answer.run->code == 1 && has(answer.run->out, "\"code\":\"preflight\",\"queues\":[\"email\"]") &&
+                  has(answer.run->out, "with the queue orders of group shop"),
+              "%s", answer.run->out);
+    const daemon_output_t *check = daemon_run("check", "-c", config, "--redis");
+    cr_assert(check->code == 0 && has(check->err, "\nwarning  queue \"email\": it has heartbeats in common (\"*_alive\")"), "%s",
+              check->err);
+    char *theirs = cluster_config_file(&s, (sidecar_t){.group = "shop", .queues = BEATING("orders", "")});
+    cr_assert(has(ask(theirs).run->out, "with the queue email of group g"));
+    config = cluster_config_file(&s, (sidecar_t){.queues = BEATING("email", "heartbeat = \"email:*_alive\";")});
+    cr_assert_eq(ask(config).run->code, 0);
+    config = cluster_config_file(&s, (sidecar_t){.queues = BEATING("email", "")});
+    cr_assert_eq(daemon_terminate(others, 5000).code, 0);
+    cr_assert_eq(ask(config).run->code, 0, "a group without a leader is warned about");
+}
+
+Test(daemon_status, warns_of_heartbeats_in_common_within_a_config_as_check_does) {
+    const sidecar_t spec = {.ttl = "3s", .queues = BEATING("email", "") ", " BEATING("orders", "")};
+    daemon_t *d = cluster_sidecar_up(&s, spec);
+    cr_assert_eq(daemon_log_count(d, "queues email and orders have heartbeats in common"), 1);
+    char *config = cluster_config_file(&s, spec);
+    answer_t answer = ask(config);
+    cr_assert(answer.run->code == 1 && found(&answer, "heartbeat_shared") && !found(&answer, "preflight"), "%s", answer.run->out);
+    const daemon_output_t *check = daemon_run("check", "-c", config);
+    cr_assert(check->code == 0 && strncmp(check->err, "warning: ", 9) == 0 && has(check->err, "heartbeats in common"), "%s",
+              check->err);
+}
+
 Test(daemon_status, exit_codes_of_misuse_bad_config_and_unreachable_redis) {
     char *config = cluster_config_file(&s, (sidecar_t){0});
     static const char *const misuse[][3] = {{"--nonsense"},     {"-o", "yaml"},   {"2s"},
