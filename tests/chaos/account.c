@@ -41,18 +41,24 @@ void chaos_fail(chaos_t *c, const char *format, ...) {
 
 static const char *log_path(const chaos_t *c, int instance) { return daemon_audit_path(c->cluster.sidecars[instance]); }
 
+static int apart_in(const char *queue) {
+    for (int q = 0; q < CHAOS_QUEUES; q++)
+        if (strcmp(chaos_queues[q].name, queue) == 0) return chaos_queues[q].apart;
+    return 0;
+}
+
 /* Numbers of events by job and kind; owned by the caller. */
 static told_t *read_events(chaos_t *c) {
     told_t *told = calloc((size_t)c->added + 1, sizeof *told);
     sqlite3 *db = NULL;
     sqlite3_stmt *row = NULL;
-    static const char sql[] = "SELECT job, kind FROM events WHERE kind IN ('failed', 'requeued')";
+    static const char sql[] = "SELECT job, kind, queue FROM events WHERE kind IN ('failed', 'requeued')";
     if (!told || sqlite3_open_v2(log_path(c, 0), &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK) abort();
     sqlite3_busy_timeout(db, 10000);
     if (sqlite3_prepare_v2(db, sql, -1, &row, NULL) != SQLITE_OK) chaos_fail(c, "audit log 0: %s", sqlite3_errmsg(db));
     while (sqlite3_step(row) == SQLITE_ROW) {
         const char *job = (const char *)sqlite3_column_text(row, 0), *id = strrchr(job, 'j');
-        long number = id ? strtol(id + 1, NULL, 10) : -1;
+        long number = id ? strtol(id + 1, NULL, 10) + apart_in((const char *)sqlite3_column_text(row, 2)) : -1;
         if (number < 0 || number >= c->added) chaos_fail(c, "the audit log tells of a job %s that nobody added", job);
         if (*(const char *)sqlite3_column_text(row, 1) == 'f')
             told[number].failed++;

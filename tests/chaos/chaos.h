@@ -29,6 +29,7 @@ typedef struct {
     bool counts;     /* a life has at most 1 + CHAOS_RETRIES executions */
     bool forgets;    /* after retry_window (30 minutes) retries count anew */
     bool has_delays; /* producers can delay a job */
+    int apart;       /* number of a job less the number in its id: jobs of two queues have the same ids */
     bool is_bull, is_event;
 } chaos_queue_t;
 extern const chaos_queue_t chaos_queues[CHAOS_QUEUES];

@@ -1,5 +1,5 @@
 /* The steps of producers and workers of each dialect. A job is a JSON object with the id "j<number>", or a task or hash of that
- * id.
+ * id. The ids of `task` are those of jobs of other queues, mostly of `beat`.
  *
  * Each script gets: ARGV[1] the queue; [2] the handle, which is the number for `add` and else what `take` has returned; [3] the
  * name of the worker; [4] the time by the clock of the worker's host, ms; [5] the due time by Redis's clock for `add` ('' = at
@@ -16,8 +16,10 @@
 #define ENTRIES                                                                                                                  \
     "local function entries(key) local n = 0 for _, e in ipairs(redis.call('LRANGE', key, 0, -1)) do "                           \
     "if string.find(e, '\"id\":\"j', 1, true) then n = n + 1 end end return n end "
-#define BEAT ARGUMENTS "local old = redis.call('SET', id .. '_alive', worker, 'PX', 1500, 'GET') return old == worker and 1 or 0"
-#define REST "if redis.call('GET', id .. '_alive') == worker then redis.call('DEL', id .. '_alive') end "
+#define BEAT                                                                                                                     \
+    ARGUMENTS "local old = redis.call('SET', q .. ':' .. id .. '_alive', worker, 'PX', 1500, 'GET') "                            \
+              "return old == worker and 1 or 0"
+#define REST "local beat = q .. ':' .. id .. '_alive' if redis.call('GET', beat) == worker then redis.call('DEL', beat) end "
 
 #define LIST_SCRIPTS                                                                                                             \
     .add = ARGUMENTS JOB "if text == '' then return redis.call('LPUSH', q, job) end "                                            \
@@ -34,9 +36,10 @@
              "else redis.call('ZADD', q .. ':delayed', ARGV[4], job) end end return 1",                                          \
     .times_out = true, .counts = true, .has_delays = true
 
-#define ROLES     "roles = [\"dispatcher\", \"monitor\"]; "
-#define MONITOR   "roles = [\"monitor\"]; "
-#define PROTECTED "protected_timeout = \"1s\"; "
+#define ROLES           "roles = [\"dispatcher\", \"monitor\"]; "
+#define MONITOR         "roles = [\"monitor\"]; "
+#define PROTECTED       "protected_timeout = \"1s\"; "
+#define HEARTBEAT(name) "heartbeat = \"" name ":*_alive\"; "
 
 /* Bull's own scripts, cut down to what the sidecar can see: moveToActive-8, extendLock-2, moveToFinished-9, retryJob-3. */
 #define BULL                                                                                                                     \
@@ -46,14 +49,16 @@
     "redis.call('DEL', b .. h .. ':lock') redis.call('SREM', b .. 'stalled', h) "
 
 const chaos_queue_t chaos_queues[CHAOS_QUEUES] = {
-    {.name = "beat", .settings = ROLES PROTECTED "id_path = \"/id\"; retry_window = \"3650d\"; ", LIST_SCRIPTS},
+    {.name = "beat", .settings = ROLES PROTECTED HEARTBEAT("beat") "id_path = \"/id\"; retry_window = \"3650d\"; ", LIST_SCRIPTS},
     {.name = "plain",
-     .settings = ROLES PROTECTED "id_path = \"/id\"; retry_window = \"30m\"; retry_backoff = \"fixed\"; retry_delay = \"200ms\"; "
-                                 "alive_timeout = \"5m\"; ",
+     .settings = ROLES PROTECTED HEARTBEAT(
+         "plain") "id_path = \"/id\"; retry_window = \"30m\"; retry_backoff = \"fixed\"; retry_delay = \"200ms\"; "
+                  "alive_timeout = \"5m\"; ",
      LIST_SCRIPTS,
      .forgets = true},
     {.name = "task",
-     .settings = MONITOR PROTECTED "dialect = \"kmqueue\"; queues = [\"task:safe\"]; backup = \"task:backup\"; ",
+     .settings =
+         MONITOR PROTECTED HEARTBEAT("task") "dialect = \"kmqueue\"; queues = [\"task:safe\"]; backup = \"task:backup\"; ",
      .add = ARGUMENTS
      "if redis.call('SADD', q .. '_unique', 'j' .. h) == 0 then return 0 end return redis.call('LPUSH', q, "
      "'{\"data\":\"d\",\"id\":\"j' .. h .. '\",\"queue\":\"task\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":' "
@@ -65,7 +70,8 @@ const chaos_queue_t chaos_queues[CHAOS_QUEUES] = {
      .beat = BEAT,
      .left = ARGUMENTS ENTRIES "return redis.call('LLEN', q) + entries(q .. ':backup')",
      .times_out = true,
-     .counts = true},
+     .counts = true,
+     .apart = 2},
     {.name = "fight",
      .settings = MONITOR PROTECTED "dialect = \"private_queues\"; main = \"fight\"; private = \"own-*\"; id_path = \"/id\"; "
                                    "retry_window = \"30m\"; ",

@@ -53,7 +53,7 @@ static void produce_one(chaos_t *c) {
     chaos_job_t *job = new_job(c, number % CHAOS_QUEUES);
     const chaos_queue_t *queue = &chaos_queues[job->queue];
     char handle[24], due[24] = "";
-    snprintf(handle, sizeof handle, "%d", number);
+    snprintf(handle, sizeof handle, "%d", number - queue->apart);
     if (queue->has_delays && job_random(c, number, -1, 2)) {
         job->due_ms = redis_ms(c->cluster.r) + (int64_t)job_random(c, number, -2, MAX_DELAY_MS);
         snprintf(due, sizeof due, "%lld", (long long)job->due_ms);
@@ -148,7 +148,7 @@ static void worker_take(chaos_t *c, int number) {
     if (reply->type == REDIS_REPLY_STRING && strncmp(reply->str, "locked", 6) == 0)
         chaos_fail(c, "G5: %s was waiting while a worker had its lock", reply->str);
     if (id) {
-        worker->job = (int)strtol(id + 1, NULL, 10);
+        worker->job = (int)strtol(id + 1, NULL, 10) + chaos_queues[queue].apart;
         if (worker->job >= c->added) chaos_fail(c, "%s is no job of the producers", reply->str);
         worker->handle = strdup(reply->str);
         worker->taken_us = wait_now_us();
