@@ -195,8 +195,7 @@ const status_check_t status_checks[] = {
     {CHECK_SERVER, STATUS_WARNING, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT},
     {CHECK_SERVER, STATUS_WARNING, "heartbeat_shared", check_heartbeats,
      "If two of their jobs have the same id, a dead worker's job stays in progress while the other job lives, and a living "
-     "worker "
-     "can lose its job.",
+     "worker can lose its job.",
      .next = "Give each queue its own `heartbeat`, such as \"email:*_alive\", and let its workers write that key: "
              "docs/worker-contract.md tells how, without a gap. If they write none, set it to \"off\""},
     {CHECK_PREFLIGHT, STATUS_WARNING, "preflight", check_preflight, "A promise of docs/promises.md may not hold.",
