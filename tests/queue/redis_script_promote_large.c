@@ -124,3 +124,19 @@ Test(redis_script_promote_large, reads_as_many_entries_as_first_allows) {
         cr_assert_eq(take_moved(promote(&f, ask), NULL), 50);
     }
 }
+
+/* A call reads in chunks of 128 entries. The first chunk has an oversized entry, which stays before those of the next chunks. */
+Test(redis_script_promote_large, chunks_behind_a_large_entry_move_and_it_stays) {
+    enum { SMALL = 400 };
+    static const char large[] = "an entry of more than payload bytes";
+    redis_ok(f.r, "EVAL %s 1 email:delayed %d", "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, i) end return 1", SMALL);
+    redis_ok(f.r, "ZADD email:delayed 3 %b", large, sizeof large - 1);
+    ask_t ask = ask_new();
+    ask.payload = 10;
+    long long stay = 0;
+    cr_assert_eq(take_moved(promote(&f, ask), &stay), SMALL);
+    cr_assert_eq(stay, 1);
+    redis_expect(f.r, large, "EVAL %s 1 email:delayed", "return table.concat(redis.call('ZRANGE', KEYS[1], 0, -1), ' ')");
+    for (int i = 1; i <= SMALL; i++) redis_expect(f.r, kept_printf("%d", i), "RPOP email");
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 0);
+}
