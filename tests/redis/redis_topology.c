@@ -112,3 +112,45 @@ Test(redis_topology, redirects_are_counted_by_kind) {
     cr_assert_eq(metric_get(&metrics->redirects[REDIRECTED_ask]), 2);
     cr_assert_eq(metric_get(&metrics->redirects[REDIRECTED_tryagain]), 3);
 }
+
+static located_t answer; /* of the sentinels */
+
+static outcome_t find_answer(locator_t *locator, mono_t since, const atomic_bool *stop, located_t *located,
+                             redis_error_t *error) {
+    (void)locator, (void)since, (void)stop;
+    *located = answer;
+    return error->outcome;
+}
+
+static void free_nothing(locator_t *locator) { (void)locator; }
+
+/* Two threads ask the sentinels, and the one with the older answer is slower. */
+Test(redis_topology, an_older_answer_of_the_sentinels_is_no_news) {
+    static const locator_ops_t ops = {.find = find_answer, .free = free_nothing};
+    scoped(config_drop) config_t *config = fixture_config("redis = { socket = \"/none\"; }; queues = ( { name = \"q\"; } );");
+    scoped(topology_drop) topology_t *topology = topology_new(&config->redis);
+    shard_t *shard = topology_shard(topology, 0);
+    static const struct {
+        located_t answer;
+        int port;
+        unsigned moves;
+    } rows[] = {
+        {{.address = {"127.0.0.1", 1}, .config_epoch = 1, .number = 7}, 1, 1},
+        {{.address = {"127.0.0.1", 2}, .config_epoch = 2, .number = 9}, 2, 2},
+        {{.address = {"127.0.0.1", 1}, .config_epoch = 1, .number = 8}, 2, 2}, /* older */
+        {{.address = {"127.0.0.1", 1}, .config_epoch = 1, .number = 9}, 2, 2}, /* the same ask, as another thread has it */
+        {{.address = {"127.0.0.1", 3}, .config_epoch = 3, .number = 10}, 3, 3},
+    };
+    topology_set_locator(topology, &ops, (locator_t *)&answer);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        endpoint_t endpoint;
+        answer = rows[i].answer;
+        unsigned epoch = shard_epoch(shard);
+        cr_assert_eq(shard_locate(shard, mono_now(), NULL, &f.error), OUTCOME_OK);
+        unsigned now = shard_address(shard, &endpoint);
+        cr_assert_eq(endpoint.port, rows[i].port, "answer %zu", i);
+        cr_assert_eq(shard_moves(shard), rows[i].moves, "answer %zu", i);
+        bool news = i == 0 || rows[i].moves > rows[i - 1].moves;
+        cr_assert_eq(now != epoch, news, "answer %zu: connections were replaced for nothing", i);
+    }
+}
