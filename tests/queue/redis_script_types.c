@@ -1,5 +1,5 @@
-/* Calls each script with each wrong type in each of its keys: a refused call has written nothing. The tests of each script check
- * what happens to the job. */
+/* Calls each script with each wrong type in each of its keys, without the right to each command, and at the begin of a second: a
+ * refused call has written nothing, and times are whole. The tests of each script check what happens to the job. */
 #include "fixture.h"
 #include "queue/settle_reply.h"
 #include "script_calls.h"
@@ -134,4 +134,73 @@ Test(redis_script_types, no_missing_command_costs_a_job, .timeout = 120) {
         }
     }
     cr_assert_gt(refused, 100);
+}
+
+/* Sets the clock of Redis to the begin of a second, to 005 ms: with 000 ms, us without their zeros could look like ms. Returns
+ * this second, kept. */
+static char *begin_second(void) {
+    long long us = redis_us(f.r);
+    server_step_clock(f.server, 5 - us % 1000000 / 1000);
+    return kept_printf("%lld", us / 1000000);
+}
+
+/* Whether the time since then is short: milliseconds and microseconds begin with a zero. */
+static bool has_begun(const char *second) {
+    long long us = redis_us(f.r);
+    return us % 1000000 < 100000 && us / 1000000 == strtoll(second, NULL, 10);
+}
+
+/* Each number that begins with this second is a time of this second: in s, ms or us. */
+static void expect_whole_times(const char *script, const redisReply *reply, const char *second) {
+    char *number = reply->type == REDIS_REPLY_INTEGER ? kept_printf("%lld", reply->integer) : NULL;
+    for (size_t i = 0; i < reply->elements; i++) expect_whole_times(script, reply->element[i], second);
+    for (const char *at = number ? number : reply->str; at && (at = strstr(at, second)); at += strlen(second)) {
+        size_t digits = strspn(at, "0123456789");
+        cr_expect(digits == 10 || digits == 13 || digits == 16, "%s: %.*s", script, (int)digits, at);
+    }
+}
+
+/* A time in ms or us without its zeros would be decades ago. */
+Test(redis_script_types, times_have_their_zeros_at_the_begin_of_a_second) {
+    static const char all[] = "local all = {} for _, key in ipairs(redis.call('KEYS', '*')) do "
+                              "local kind, read = redis.call('TYPE', key).ok, {hash = {'HGETALL', key}, string = {'GET', key}, "
+                              "zset = {'ZRANGE', key, 0, -1, 'WITHSCORES'}, stream = {'XRANGE', key, '-', '+'}} "
+                              "if read[kind] then all[#all + 1] = redis.call(unpack(read[kind])) end end return all";
+    fixture_stop(&f);
+    f = fixture_start(&(fixture_options_t){.preload = "shim_clock"});
+    lay_out(f.r, 0);
+    for (size_t at = 0; at < CALL_COUNT; at++) {
+        char *second;
+        do {
+            second = begin_second();
+            expect_whole_times(CALLS[at].script->name, call(f.r, at), second);
+            expect_whole_times(CALLS[at].script->name, redis_do(f.r, "EVAL %s 0", all), second);
+        } while (!has_begun(second));
+    }
+}
+
+Test(redis_script_types, due_jobs_move_at_the_begin_of_a_second) {
+    static const struct {
+        const script_t *script;
+        const char *add, *moved;
+    } rows[] = {{&script_promote, "ZADD email:delayed 1700000000000 job", "LLEN email"},
+                {&script_bull_promote, "ZADD b:delayed 6963200000000000 1", "LLEN b:wait"},
+                {&script_delayed_promote, "ZADD de_delayed_events 1700000000000 X###1", "ZCARD sidecar:d:aside"}};
+    fixture_stop(&f);
+    f = fixture_start(&(fixture_options_t){.preload = "shim_clock"});
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t at = 0;
+        char *second;
+        long long moved;
+        while (CALLS[at].script != rows[i].script) at++;
+        do {
+            lay_out(f.r, 0);
+            redis_ok(f.r, "DEL email:delayed b:delayed b:active de_delayed_events");
+            redis_ok(f.r, rows[i].add);
+            second = begin_second();
+            call(f.r, at);
+            moved = redis_int(f.r, rows[i].moved);
+        } while (!has_begun(second));
+        cr_assert_eq(moved, 1, "%s", rows[i].script->name);
+    }
 }
