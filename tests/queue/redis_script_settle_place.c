@@ -141,6 +141,18 @@ Test(redis_script_settle_place, jobs_at_the_tail_and_behind_it_are_removed) {
     }
 }
 
+Test(redis_script_settle_place, jobs_near_the_tail_are_removed_in_any_order) {
+    lay_out(false);
+    for (int i = JOBS - 1; i >= 0; i--) ask(34 + i, 34 + i);
+    redis_ok(c.f.r, "LTRIM email:backup 0 %d", LONG - 1 - 31); /* workers have finished the 31 last jobs */
+    settle();
+    expect_all(SETTLED);
+    cr_assert(c.reply.replaced);
+    cr_assert_eq(redis_int(c.f.r, "LLEN email:backup"), LONG - 31 - JOBS);
+    for (int i = 31; i < 50; i++)
+        cr_assert_eq(in_list(c.f.r, "email:backup", slice_text(kept_printf("%d", i))), i < 34 || i >= 34 + JOBS, "job %d", i);
+}
+
 /* Redis never splits a node of a list, so a large entry in the place of a small one would make each later search slow. */
 Test(redis_script_settle_place, no_large_entry_takes_the_place_of_a_small_job) {
     lay_out(false);

@@ -243,6 +243,9 @@ Test(redis_stream, reads_the_event_of_a_wanted_entry) {
     cr_assert_eq(stream_read_ends(f.conn, f.keys, (const stream_id_t *)wanted, ends, &now_ms, &f.error), OUTCOME_OK);
     cr_assert_str_eq(ends[0].event, STREAM_NO_EVENT);
     cr_assert_str_eq(ends[1].event, "", "no such entry");
+    strcpy(wanted[1], "6-9");
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, (const stream_id_t *)wanted, ends, &now_ms, &f.error), OUTCOME_OK);
+    cr_assert_str_eq(ends[1].event, "", "only one behind it");
     stream_ends_free(ends, 2);
 }
 

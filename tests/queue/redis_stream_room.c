@@ -32,6 +32,7 @@ static const struct trim_case {
     {"all", 0, 0, 1, 10, 0, 0, 10, 6, -1},
     {"min_records keeps nothing", 0, 10, 1, 10, 0, 0, 10, 6, -1},
     {"min_records keeps entries once there is room", 30, 10, 1, 10, 0, 0, 4, 0, -1},
+    {"min_records keeps old entries, too", 40, 8, 1, 10, 0, 0, 2, 0, -1},
     {"nobody has them", 0, 0, 1, 0, 0, 0, 0, 0, 0},
     {"only old ones have copies", 0, 0, 1, 3, 0, 0, 3, 0, 0},
     {"some young ones have copies", 0, 0, 1, 7, 0, 0, 7, 3, 0},
@@ -147,4 +148,19 @@ Test(redis_stream_room, a_large_newest_entry_costs_a_trim_nothing) {
         cr_assert_eq(server_commandstat(f.server, "xinfo|stream"), other);
         cr_assert_eq(redis_int(f.r, "HLEN " AUDITORS), 1);
     }
+}
+
+/* The paces of all scripts follow such times, so that each script takes Redis a slice. */
+Test(redis_stream_room, a_trim_tells_how_many_microseconds_it_took) {
+    enum { ENTRIES = 20000, LEAST_US = 500 };
+    add(&f, ENTRIES);
+    acknowledge_all(&f);
+    ask_t ask = ask_new();
+    ask.most = ENTRIES;
+    long long began = redis_us(f.r);
+    redisReply *reply = call(&f, ask);
+    long long took = redis_us(f.r) - began, told = reply->element[6]->integer;
+    cr_assert_eq(reply->element[1]->integer, ENTRIES);
+    cr_assert(told >= LEAST_US && told <= took, "%lld us of %lld", told, took);
+    cr_assert_lt(reply->element[7]->integer, told, "the time before it looks at entries");
 }
