@@ -117,6 +117,18 @@ Test(unit_audit_retain, rows_go_in_order_of_arrival_after_the_clock_went_back) {
     cr_assert_eq(rows_fact(), rows());
 }
 
+/* The last row to go is not the one with the highest `at`. */
+Test(unit_audit_retain, the_highest_removed_time_stays_after_the_clock_went_back) {
+    audit = audit_case_open(path, AUDIT_WRITE);
+    insert_events(audit, 0, 10, NOW + 3600 * 1000, 10);
+    insert_events(audit, 10, 10, NOW, 10);
+    retain_all((audit_limits_t){.rows = 5, .latest_ms = NOW + 200 * 1000}, MUCH_US, NULL);
+    cr_assert_eq(rows(), 5);
+    cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW + (3600 + 9) * 1000);
+    insert_events(audit, 0, 10, NOW + 3600 * 1000, 10);
+    cr_assert_eq(rows(), 5, "removed rows came back");
+}
+
 Test(unit_audit_retain, removed_rows_return_by_import_only) {
     audit = audit_case_open(path, AUDIT_WRITE);
     insert_events(audit, 0, 100, NOW, 10);

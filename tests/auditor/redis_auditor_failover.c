@@ -123,6 +123,28 @@ Test(redis_auditor_failover, a_malformed_last_entry_proves_the_stream) {
     close_auditor(&d);
 }
 
+/* `trimmed` is left from a stream with higher ids. As the log's position it would be above each id of the new stream. */
+Test(redis_auditor_failover, a_trim_of_an_earlier_stream_is_no_position) {
+    setup_t d = {0};
+    const char *from_the_beginning = "STREAMS sidecar:email:failures 0-0";
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 5, "9");
+    expect_acknowledged(&d, "email", "9-4 ");
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed 9-4");
+    audit_log_feed(d.f.r, "email", 5, 5, "5");
+    proxy_disconnect(d.f.proxy);
+    expect_rows(&d, 10);
+    expect_acknowledged(&d, "email", "5-9 ");
+    long before = proxy_requests(d.f.proxy, from_the_beginning);
+    proxy_disconnect(d.f.proxy);
+    audit_log_feed(d.f.r, "email", 10, 1, "5");
+    expect_rows(&d, 11);
+    cr_assert_eq(proxy_requests(d.f.proxy, from_the_beginning), before);
+    cr_assert_eq(fixture_log_count("failure stream was reset"), 1);
+    close_auditor(&d);
+}
+
 /* The watcher logs the change. */
 Test(redis_auditor_failover, another_address_of_the_primary_is_no_fault) {
     setup_t d = {0};

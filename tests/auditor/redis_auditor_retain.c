@@ -41,3 +41,17 @@ Test(redis_auditor_retain, no_rows_are_removed_while_a_reply_arrives) {
     cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE job = 'new'"), 1);
     close_auditor(&d);
 }
+
+/* The stream still has their records, and each start reads it from the beginning. */
+Test(redis_auditor_retain, removed_rows_are_not_copied_again) {
+    setup_t d = {0};
+    open_old(&d);
+    fixture_step_boottime(STEP_MS);
+    expect_rows(&d, 0);
+    restart(&d);
+    settle(&d);
+    cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), OLD);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_rows), 0);
+    cr_assert_eq(audit_log_rows(d.path), 0);
+    close_auditor(&d);
+}
