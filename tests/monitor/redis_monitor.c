@@ -350,6 +350,21 @@ Test(redis_monitor, a_new_leader_ends_no_job_before_it_knows_its_duplicates) {
     cr_assert_eq(waiting(&d, "twin") + working(&d, "twin"), 2);
 }
 
+/* Workers have taken two equal jobs since the last scan and reported that they must not be retried. The jobs are far from each
+ * other and from the ends. */
+Test(redis_monitor, no_scan_ends_a_job_that_it_meets_for_the_first_time) {
+    open_setup(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
+                                                 "\"email\"; protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
+    redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 6000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
+    passes(&d, 4);
+    redis_ok(d.f.r, "EVAL %s 2 email:backup email:errors",
+             "redis.call('LSET', KEYS[1], 2000, 'twin') redis.call('LSET', KEYS[1], 4000, 'twin') "
+             "redis.call('HSET', KEYS[2], 'twin', '!broken') return 1");
+    until(&d, waiting(&d, "twin") > 0 || records(&d) > 0);
+    expect_reason(&d, "failed", NULL);
+    cr_assert_eq(waiting(&d, "twin") + working(&d, "twin"), 2);
+}
+
 /* A turn ends behind a page whose jobs the scan gives back. Without LSET the list closes up. With LSET jobs that the scan has met
  * take the places of others, also places that the next page reads again. */
 static void expect_counted_once(const char *right) {

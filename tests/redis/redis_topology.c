@@ -113,6 +113,22 @@ Test(redis_topology, redirects_are_counted_by_kind) {
     cr_assert_eq(metric_get(&metrics->redirects[REDIRECTED_tryagain]), 3);
 }
 
+/* After a failover to another server heartbeats may be missing for a while, so it matters for how long this server has led. */
+Test(redis_topology, the_time_of_a_server_begins_anew_with_another_one) {
+    static const struct {
+        unsigned epoch;
+        const char *id;
+        bool same; /* as in the row before */
+    } rows[] = {{1, "a", false}, {1, "a", true}, {1, "b", false}, {1, "b", true},
+                {2, "b", false}, {2, "", false}, {2, "", false}};
+    mono_t since = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        mono_t now = shard_note_server(f.shard, rows[i].epoch, rows[i].id);
+        cr_assert_eq(now.ns == since.ns, rows[i].same, "row %zu", i);
+        since = now;
+    }
+}
+
 static located_t answer; /* of the sentinels */
 
 static outcome_t find_answer(locator_t *locator, mono_t since, const atomic_bool *stop, located_t *located,
