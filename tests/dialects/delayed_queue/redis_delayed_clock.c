@@ -74,6 +74,18 @@ Test(redis_delayed_clock, an_event_that_was_never_sent_keeps_its_time) {
     cr_assert_eq(count(&d, "LLEN de_paymentcheck"), 0);
 }
 
+/* Its wait began before the clock was ahead: it is due sooner than if it were sent now. */
+Test(redis_delayed_clock, an_event_that_is_due_within_its_delay_keeps_its_time) {
+    open_stepped(&d, NULL, STEPS[0]);
+    const char *soon = kept_printf("%lld", redis_ms(d.f.r) - (long long)STEPS[0] + 600000);
+    schedule(&d, PAYMENT "###2", ENVELOPE(50), soon); /* its delay is 1440 s */
+    de_add(d.f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));
+    take(&d, 1);
+    set_back(&d, STEPS[0]);
+    until(&d, de_delay(d.f.r, PAYMENT "###1") <= SHORT_MS);
+    cr_assert_str_eq(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###2"), soon);
+}
+
 /* Each attempt has its own delay; the last push keeps its mark. */
 Test(redis_delayed_clock, each_event_gets_the_delay_of_its_attempt) {
     open_stepped(&d, DE_QUEUE(DE_TYPES "retry_attempts = 13;"), STEPS[1]);
@@ -107,6 +119,26 @@ Test(redis_delayed_clock, an_unknown_class_ends_after_protected_timeout) {
         expect_recorded(&d, "reason", "invalid_target");
         close_setup(&d);
     }
+}
+
+/* Ends a pass that began when `sent` was this. Returns what `sent` is then. */
+static char *end_pass(const char *began) {
+    size_t len;
+    const char *text = fixture_script(&script_delayed_reschedule, &len);
+    redis_ok(d.f.r,
+             "EVAL %b 5 sidecar:app:lock " DELAYED_KEYS
+             " de_events sidecar:email:meta sidecar:email:aside T %s %s 0 9 99 9 10 1000",
+             text, len, began, "");
+    return redis_str(d.f.r, "HGET sidecar:email:meta sent");
+}
+
+/* Then another pass must follow. */
+Test(redis_delayed_clock, a_pass_does_not_forget_that_the_clock_was_ahead_again) {
+    open_setup(&d, (fixture_options_t){0});
+    redis_ok(d.f.r, "SET sidecar:app:lock T");
+    redis_ok(d.f.r, "HSET sidecar:email:meta sent 4102444800001");
+    cr_assert_str_eq(end_pass("after 4102444800000"), "4102444800001");
+    cr_assert_str_neq(end_pass("after 4102444800001"), "4102444800001");
 }
 
 /* Many pages, of members with equal scores, some of which keep their time. */

@@ -133,7 +133,12 @@ Test(redis_private_scripts, removes_marks_of_removed_dead_letters) {
     ask.count = "1", ask.forget = "60000";
     freeReplyObject(expect_letters(letters(f.r, ask), 1, 0, 0)); /* the call did not reach the end of the list */
     cr_assert_eq(redis_int(f.r, "ZCARD %s", RECORDED), 2);
-    ask.count = "2";
+    redis_ok(f.r, "RPUSH fights-dlq more");
+    ask.count = "9", ask.size = "1";
+    freeReplyObject(expect_letters(letters(f.r, ask), 1, 0, 0)); /* nor did this one, because of the bytes */
+    cr_assert_eq(redis_int(f.r, "ZCARD %s", RECORDED), 2);
+    redis_ok(f.r, "RPOP fights-dlq");
+    ask.size = LETTERS.size;
     freeReplyObject(expect_letters(letters(f.r, ask), 1, 1, 0));
     redis_expect(f.r, NULL, "ZSCORE %s %s", RECORDED, gone);
     char *score = redis_str(f.r, "ZSCORE %s %s", RECORDED, there);
