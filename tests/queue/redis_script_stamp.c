@@ -97,6 +97,12 @@ Test(redis_script_stamp, changes_only_the_stamp_that_was_read) {
     cr_assert(same_stamp(found, two) && !found.requeued);
 }
 
+Test(redis_script_stamp, a_high_count_of_retries_is_no_requeue) {
+    stamp_raw_t raw = stamp_pack(&(stamp_t){.born_us = 1, .retries = 40000});
+    stamp_t stamp = stamp_unpack(raw.bytes, raw.len);
+    cr_assert(stamp.retries == 32767 && !stamp.requeued);
+}
+
 Test(redis_script_stamp, a_foreign_stamp_is_replaced) {
     digest_t digest = digest_text("job");
     static const size_t lens[] = {0, 1, 27, 29, 100};
