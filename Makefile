@@ -161,7 +161,7 @@ bench-peers: all $(PEER_TOOLS) ## compares with Bull, BullMQ, asynq and others (
 # Filter of tests for Criterion, such as T='unit_scan/*'; empty = all tests.
 T ?=
 
-.PHONY: test test-unit test-redis test-daemon test-all test-rest test-long chaos test-debian13 test-redis62 cover
+.PHONY: test test-unit test-redis test-daemon test-all test-rest test-long chaos mutants test-debian13 test-redis62 cover
 test: ## installs missing packages, builds, and runs the whole suite (T='unit_scan/*': only these tests)
 	@sh deploy/deps.sh suite
 	@$(MAKE) -s -j2 SANITIZER= PROGRESS=yes suite
@@ -181,7 +181,7 @@ test-rest:
 	@sh deploy/deps.sh test
 	@MAKE="$(MAKE)" sh tests/check/stages.sh
 
-test-long: ## the whole suite, TEST_ROUNDS times, then the tests that have a long form in that form
+test-long: ## the whole suite, TEST_ROUNDS times, then the tests that have a long form in that form, then mutants
 	@sh deploy/deps.sh test
 	@MAKE="$(MAKE)" TEST_ROUNDS=$(TEST_ROUNDS) sh tests/check/stages.sh long
 
@@ -189,6 +189,11 @@ chaos: ## faults hit sidecars, Redis, workers and operators for CHAOS_SECONDS; t
 	@sh deploy/deps.sh suite
 	@$(MAKE) -s -j2 SANITIZER= suite
 	@CHAOS_SECONDS=$(CHAOS_SECONDS) build/tests/suite -j1 --filter 'daemon_chaos/*' </dev/null
+
+mutants: ## breaks the lines of tests/check/mutants.list, one at a time; tests must fail (MUTANT=promote: only lines or files with this)
+	@sh deploy/deps.sh suite
+	@$(MAKE) -s -j2 SANITIZER= suite
+	@MAKE="$(MAKE)" python3 tests/check/mutants.py $(if $(MUTANT),'$(MUTANT)')
 
 test-debian13: ## the whole suite inside a Debian 13 root: its libraries, its Redis 8 and its Valkey (as root)
 	@sh deploy/deps.sh test

@@ -30,7 +30,7 @@ plant() {
     objects=$top/build/sidecar
     case ${1:-} in QS_OBJECTS=*) objects=${1#*=} && shift ;; esac
     [ ! -e "tests/check/$check.py" ] || script="python3 tests/check/$check.py"
-    [ "$check" != docs ] || script="$script --check"
+    case $check in docs | mutants) script="$script --check" ;; esac
     if said=$(QS_OBJECTS=$objects $script "$@" 2>&1) || ! echo "$said" | grep -qE "$wanted"; then
         echo "tests/check/$check.*:1: did not report a planted offence: expected \"$wanted\", but the output was:"
         echo "$said" | head -n 5
@@ -54,6 +54,7 @@ plant layers 'uses conn_open\(\) of redis/conn.c, but base/ must not know redis/
     echo "int conn_open(void); int conn_open(void) { return 0; }" >provider.c
     "${CC:-gcc}" -c -o objects/base/calls.o sidecar/base/calls.c && "${CC:-gcc}" -c -o objects/redis/conn.o provider.c' QS_OBJECTS=objects
 
+plant mutants 'mutants.list:[0-9]*: sidecar/absent.c has 0 times' 'printf "sidecar/absent.c unit_*/*\\n    a ==> b\\n" >>tests/check/mutants.list'
 plant keys 'lacks lock.ttl' 'sed -i "/^ *ttl = /d" conf/queue-sidecar.cfg'
 plant keys 'the sample shows the defaults' 'sed -i "s/batch = 5000/batch = 4999/" conf/queue-sidecar.cfg'
 plant keys 'is refused' 'echo "nonsense = 1;" >>conf/minimal.cfg'

@@ -2,7 +2,8 @@
 # The stages that `make test-all` runs after `make test`: downloads for tests with other languages and servers, all checks, manifests,
 # the tests under sanitizers, the suite in a Debian 13 root, Redis 6.2, the container image, and last the tests that `make test` has skipped.
 # Builds, checks and manifests run beside stages that mostly wait. After a failed stage the other stages still run; the exit code is 1.
-# With the argument `long`: the suite TEST_ROUNDS times, the tests that QS_LONG=1 makes at least ten times as long, and the image.
+# With the argument `long`: the suite TEST_ROUNDS times, the tests that QS_LONG=1 makes at least ten times as long, broken lines that
+# tests must notice, and the image.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
@@ -208,6 +209,7 @@ if [ "${1:-}" = long ]; then
     stage "100,000 documents" documents
     stage "10,000 jobs while sidecars die" storms
     stage "10,000 jobs of each client" clients
+    stage mutants timeout --foreground -k 10 3600 python3 tests/check/mutants.py
     stage image image
 else
     # shellcheck disable=SC2016 # expands in the stage
