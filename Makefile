@@ -2,6 +2,7 @@
 #
 #   SANITIZER=address|undefined|thread  builds into build/<sanitizer>/ (address,undefined together works too)
 #   CC=clang                            builds with clang
+#   V=1                                 prints each command
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -9,6 +10,9 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 comma := ,
+Q := $(if $(V),,@)
+# A line for every fifty compiled files: for a make that a person runs, unless it is silent, and where PROGRESS=yes asks for it.
+PROGRESS ?= $(if $(MAKELEVEL:0=)$(findstring s,$(firstword -$(MAKEFLAGS))),,yes)
 SANITIZER ?=
 B := build$(if $(SANITIZER),/$(subst $(comma),-,$(SANITIZER)))
 # Between releases VERSION ends with -dev, and a build adds its commit: 0.2.0-dev+g1a2b3c4d5. RELEASED is the day of the last release.
@@ -51,7 +55,7 @@ PEER_TOOLS := $(patsubst tests/bench/%.c,build/tests/bench_%,$(wildcard tests/be
 all: $(B)/queue-sidecar ## builds build/queue-sidecar
 
 $(B)/queue-sidecar: $(OBJ) $(GEN_OBJ)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
 
 # Directories and version that the program must know. A file is replaced only when it changes, so that no object is rebuilt for
 # nothing.
@@ -75,22 +79,21 @@ $(B)/gen/flags: FORCE
 .PHONY: FORCE
 FORCE:
 
-# With PROGRESS=yes a line appears for every fifty compiled files.
 ALL_OBJ = $(words $(OBJ) $(TEST_OBJ))
 report_progress = $(eval COMPILED += .)$(if $(filter %00 %50,$(words $(COMPILED))),$(info compiled $(words $(COMPILED)) files; the tree has $(ALL_OBJ)))
 
 $(B)/%.o: %.c Makefile $(B)/gen/flags | $(B)/gen/paths.h $(B)/gen/version.h $(B)/gen/scripts.c
 	@$(if $(PROGRESS),$(report_progress))mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 # Each script becomes a script_t in scripts.c, and each folder with scripts gets a header scripts.h that declares them.
 $(B)/gen/scripts.c: $(LUA) $(PROLOGUE) sidecar/queue/lua/embed.sh
 	@mkdir -p $(@D)
-	sh sidecar/queue/lua/embed.sh $(@D) $(LUA)
+	$(Q)sh sidecar/queue/lua/embed.sh $(@D) $(LUA)
 
 $(B)/gen/sql.c: $(SQL) sql/embed.sh
 	@mkdir -p $(@D)
-	sh sql/embed.sh $(SQL) >$@.tmp && mv $@.tmp $@
+	$(Q)sh sql/embed.sh $(SQL) >$@.tmp && mv $@.tmp $@
 
 # Manual pages: sed fills in version and config path, then scdoc renders. Afterwards sed turns each - into \-, which a reader can
 # copy and paste, and repeats scdoc's .nh after .TH, which undoes it.
@@ -108,7 +111,7 @@ $(B)/gen/texts.c: $(MAN) $(wildcard sidecar/cli/complete.*sh) sidecar/cli/embed.
 	@sh sidecar/cli/embed.sh $(TEXTS) >$@.tmp && mv $@.tmp $@
 
 $(GEN_OBJ): $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/flags
-	$(CC) $(CFLAGS_ALL) -Wno-overlength-strings -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS_ALL) -Wno-overlength-strings -c -o $@ $<
 
 # The tests' wait macros return a value that some tests ignore.
 $(TEST_OBJ): CFLAGS_ALL += -Itests -Itests/support -Wno-missing-prototypes -Wno-unused-value $(TEST_CFLAGS)
@@ -117,22 +120,22 @@ $(TEST_OBJ): CFLAGS_ALL += -Itests -Itests/support -Wno-missing-prototypes -Wno-
 # PIE it starts without relocations, of which the sanitizers need 15 MB.
 $(B)/tests/suite: $(TEST_OBJ) $(LIB_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -no-pie -o $@ $^ $(LIBS_ALL) -lcriterion -lgnutls
+	$(Q)$(CC) $(LDFLAGS_ALL) -no-pie -o $@ $^ $(LIBS_ALL) -lcriterion -lgnutls
 
 # The program as it is shipped, but with failpoints: QS_CRASH_AT ends it at a named point.
 $(B)/tests/queue-sidecar: $(OBJ) $(GEN_OBJ) $(B)/tests/support/failpoint.o
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
 
 # Preload shims for the redis-server of a test; never linked into the product, never sanitized.
 build/tests/shim_%.so: tests/support/shim_%.c
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
+	$(Q)$(CC) -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
 
 # Benchmark tools: clients that share no code with the program.
 build/tests/bench_%: tests/bench/%.c $(wildcard tests/bench/*.h) Makefile
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -O2 -g $(WARN) -D_GNU_SOURCE -o $@ $< -lhiredis -lsqlite3 -lpthread -lm
+	$(Q)$(CC) -std=c11 -O2 -g $(WARN) -D_GNU_SOURCE -o $@ $< -lhiredis -lsqlite3 -lpthread -lm
 
 # The test binary and everything that tests run or load.
 .PHONY: suite

@@ -66,8 +66,9 @@ for file in b/queue-sidecar m/man1/queue-sidecar.1 d/README.md bc/queue-sidecar 
 done
 [ ! -e "$work/root/opt/qs" ] || fail "a file went below PREFIX although its directory was set"
 
-# The default place of the config is built in. Build the one object that has it.
-$make -s B="$work/build" SYSCONFDIR=/opt/etc "$work/build/sidecar/cli/args.o"
+# The default place of the config is built in. Build the one object that has it, without a word: a warning must be seen.
+said=$($make --no-print-directory B="$work/build" SYSCONFDIR=/opt/etc "$work/build/sidecar/cli/args.o")
+[ -z "$said" ] || fail "make prints its commands without V=1: $said"
 grep -q '"/opt/etc"' "$work/build/gen/paths.h" || fail "SYSCONFDIR does not reach the program"
 grep -qa '/opt/etc/queue-sidecar/queue-sidecar.cfg' "$work/build/sidecar/cli/args.o" || fail "the program looks elsewhere than in SYSCONFDIR"
 echo "ok   install: $(wc -l <"$work/there") files installed and removed"
