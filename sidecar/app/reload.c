@@ -18,10 +18,16 @@ void reload_end(reload_t *reload) {
     free(reload->changes);
 }
 
+const char *reload_next_line(char **rest) {
+    char *line = strsep(rest, "\n");
+    while (line && !*line) line = strsep(rest, "\n");
+    return line;
+}
+
 void reload_log_warnings(buffer_t *warnings) {
     char *rest = warnings->data;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
-        if (*line) log_warn("main", NULL, "configuration warning", F_STR("reason", line));
+    for (const char *line; (line = reload_next_line(&rest)) != NULL;)
+        log_warn("main", NULL, "configuration warning", F_STR("reason", line));
 }
 
 // Each line of `why` is one error. The same errors are logged again only if `asked`.
@@ -31,8 +37,8 @@ static void reload_refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t
     if (began) metric_add(&metrics->reload_faults, 1);
     if (!began && !asked) return;
     char *rest = why->data;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
-        if (*line) log_error("main", NULL, "new configuration refused; keeping the old one", F_STR("reason", line));
+    for (const char *line; (line = reload_next_line(&rest)) != NULL;)
+        log_error("main", NULL, "new configuration refused; keeping the old one", F_STR("reason", line));
 }
 
 static void reload_accept(reload_t *reload, config_t *fresh, const buffer_t *changes, bool asked, metrics_t *metrics) {

@@ -23,7 +23,9 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
 // Warns of each queue that `fresh` lacks. Call it if the audit log is behind: nobody copies the records later.
 void reload_warn_uncopied_records(const config_t *current, const config_t *fresh);
 
-void reload_log_warnings(buffer_t *warnings); // of config_load, one a line; overwrites the text
+// The next line of a text of config_load, each of which is the reason of one message; NULL = no more. Overwrites the text.
+const char *reload_next_line(char **rest);
+void reload_log_warnings(buffer_t *warnings); // overwrites the text
 
 // Watches the directory of the file `path` for the swap of a mounted ConfigMap or Secret: the kubelet writes a new directory and
 // renames the symlink `..data` to it (kubernetes, pkg/volume/util/atomic_writer.go). Returns an owned descriptor to poll, or -1

@@ -181,10 +181,10 @@ void cli_find_mode(config_t *config) {
     if (config_may_be_cluster(config)) config->redis.found = cluster_find_mode(&config->redis);
 }
 
-bool cli_check_tls_files(const config_t *config) {
+bool cli_check_tls_files(const config_t *config, buffer_t *messages) {
     redis_error_t error;
     if (!config->redis.tls && !config->redis.sentinel_tls) return true;
     const char *fault = tls_files_check(&config->redis, &error);
-    if (fault) fprintf(stderr, "%s: %s\n", config_place(config, "redis", fault), error.text);
+    if (fault) buffer_printf(messages, "%s: %s\n", config_place(config, "redis", fault), error.text);
     return !fault;
 }

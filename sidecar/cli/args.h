@@ -50,5 +50,5 @@ bool cli_find_queue(const char *command, const config_t *config, const char *nam
 // answer within a second counts as a single server.
 void cli_find_mode(config_t *config);
 
-// Reads the files that TLS needs. False: one is unusable, and standard error says which and why.
-bool cli_check_tls_files(const config_t *config);
+// Reads the files that TLS needs. False: one is unusable; adds a line that says which and why.
+bool cli_check_tls_files(const config_t *config, buffer_t *messages);

@@ -204,11 +204,13 @@ static int check_redis(const config_t *config) {
 
 static int check_run(const cli_args_t *args) {
     config_t *config = cli_load_config(args->config);
-    if (!config || !cli_check_tls_files(config)) {
+    buffer_t dump = {0}, faults = {0};
+    if (!config || !cli_check_tls_files(config, &faults)) {
+        fputs(buffer_text(&faults), stderr);
+        buffer_free(&faults);
         config_free(config);
         return CLI_BAD_CONFIG;
     }
-    buffer_t dump = {0};
     config_dump(config, &dump);
     fwrite(dump.data, 1, dump.len, stdout);
     fflush(stdout); // before the findings, where both go to a terminal

@@ -8,21 +8,41 @@
 #include "dialects/registry.h"
 #include "version.h"
 
+// `config` may be NULL. Of a refused config these keys are read, if they are right.
+static bool run_setup_log(const config_t *config) {
+    log_format_name_t format = config ? config->log.format : FORMAT_AUTO;
+    bool json = format == FORMAT_JSON || (format == FORMAT_AUTO && !isatty(STDERR_FILENO));
+    log_setup(config ? config->log.level : LOG_INFO, json);
+    return json;
+}
+
+// Where the log is JSON, its readers could not parse an error in plain text.
+static int run_refuse(const config_t *config, buffer_t *messages) {
+    bool json = run_setup_log(config);
+    char *rest = json ? messages->data : NULL;
+    for (const char *line; (line = reload_next_line(&rest)) != NULL;)
+        log_error("main", NULL, "cannot start: configuration refused", F_STR("reason", line));
+    if (!json) fputs(buffer_text(messages), stderr);
+    buffer_free(messages);
+    return CLI_BAD_CONFIG;
+}
+
 static int run_command(const cli_args_t *args) {
-    buffer_t messages = {0};
+    buffer_t messages = {0}, faults = {0};
     config_t *config = config_load(args->config, dialect_settings, &messages);
-    if (!config) {
-        fputs(buffer_text(&messages), stderr);
-        buffer_free(&messages);
-        return CLI_BAD_CONFIG;
-    }
-    if (!cli_check_tls_files(config)) {
+    config_t *refused = config ? NULL : config_load_refused(args->config, dialect_settings);
+    int status = CLI_OK;
+    if (!config)
+        status = run_refuse(refused, &messages);
+    else if (!cli_check_tls_files(config, &faults))
+        status = run_refuse(config, &faults);
+    config_free(refused);
+    if (status != CLI_OK) {
         buffer_free(&messages);
         config_free(config);
-        return CLI_BAD_CONFIG;
+        return status;
     }
-    bool json = config->log.format == FORMAT_JSON || (config->log.format == FORMAT_AUTO && !isatty(STDERR_FILENO));
-    log_setup(config->log.level, json);
+    run_setup_log(config);
     log_info("main", NULL, "queue-sidecar starts", F_STR("version", QS_VERSION), F_STR("config", config->path),
              F_STR("group", config->group), F_INT("queues", config->queue_count), F_INT("pid", getpid()));
     reload_log_warnings(&messages);
