@@ -16,6 +16,8 @@ enum {
     REPEAT_WINDOW_S = 10,
     BURSTS = 16,      // tracked at once
     BURST_NAMES = 10, // queues that the last line names
+    LEVEL_AT = 13,    // column of the level in a line of text
+    LEVEL_WIDTH = 5,
 };
 
 // At most so many lines of one message are written in a window. A warning or an error concerns a queue, a line at level info
@@ -61,10 +63,11 @@ typedef struct burst {
 // Apart from `state`, which is in the program's file: pages of this array that no message uses take no memory.
 static repeat_t repeats[REPEAT_SLOTS];
 
-// The mutex guards all fields but the first two, and the repeats.
+// The mutex guards all fields but the first three, and the repeats.
 static struct {
     _Atomic log_level_t level;
     int json;
+    bool colours;
     pthread_mutex_t mutex;
     size_t suppressing; // repeats that have something to report
     mono_t check_at;    // when to look for a repeat that is due
@@ -77,6 +80,7 @@ static const char *const LEVEL_NAMES[] = {"error", "warn", "info", "debug"};
 void log_setup(log_level_t level, int json) {
     state.level = level;
     state.json = json;
+    state.colours = !json && terminal_takes_colours(STDERR_FILENO);
 }
 
 void log_set_level(log_level_t level) { state.level = level; }
@@ -127,7 +131,7 @@ static void log_add_head(buffer_t *line, const message_t *message) {
         buffer_printf(line, "{\"ts\":\"%s\",\"level\":\"%s\",\"msg\":", ts, LEVEL_NAMES[message->level]);
         json_write_string(line, slice_text(message->msg));
     } else {
-        buffer_printf(line, "%.12s %-5s ", ts + 11, LEVEL_NAMES[message->level]);
+        buffer_printf(line, "%.12s %-*s ", ts + 11, LEVEL_WIDTH, LEVEL_NAMES[message->level]);
         utf8_escape(line, message->msg, strlen(message->msg), "");
     }
 }
@@ -143,9 +147,17 @@ static void log_put_line(const buffer_t *line) {
     if (write(STDERR_FILENO, line->data, line->len) < 0) state.dropped++; // there is nowhere left to report it
 }
 
-static void log_make_harmless(buffer_t *line) {
+// Escapes a line of text. On a terminal the level gets a colour; an escape of the line itself cannot set one.
+static void log_make_harmless(buffer_t *line, log_level_t level) {
+    static const char *const COLOURS[] = {
+        [LOG_ERROR] = "\x1b[1;31m", [LOG_WARN] = "\x1b[33m", [LOG_INFO] = "", [LOG_DEBUG] = "\x1b[2m"};
+    const char *colour = state.colours ? COLOURS[level] : "";
     buffer_t safe = {0};
-    terminal_escape(&safe, (slice_t){buffer_text(line), line->len}, false);
+    buffer_add(&safe, line->data, LEVEL_AT);
+    buffer_str(&safe, colour);
+    buffer_add(&safe, line->data + LEVEL_AT, LEVEL_WIDTH);
+    if (*colour) buffer_str(&safe, "\x1b[0m");
+    terminal_escape(&safe, (slice_t){line->data + LEVEL_AT + LEVEL_WIDTH, line->len - LEVEL_AT - LEVEL_WIDTH}, false);
     buffer_free(line);
     *line = safe;
 }
@@ -159,7 +171,7 @@ static void log_write_line(const message_t *message, int64_t repeated) {
     if (repeated > 0) log_add_field(&line, &F_INT("repeated", repeated), state.json);
     int64_t dropped = state.dropped;
     if (dropped > 0) log_add_field(&line, &F_INT("lines_lost", dropped), state.json);
-    if (!state.json) log_make_harmless(&line);
+    if (!state.json) log_make_harmless(&line, message->level);
     buffer_str(&line, state.json ? "}\n" : "\n");
     log_put_line(&line);
     if (state.dropped == dropped) state.dropped = 0;

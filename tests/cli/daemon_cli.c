@@ -1,10 +1,13 @@
 /* Runs the real binary and checks exit codes, output and log lines. */
 #include "base/buffer.h"
+#include "child.h"
 #include "cluster.h"
 #include "proxy.h"
 #include "tempdir.h"
+#include "terminal.h"
 #include "text.h"
 #include "tls_harness.h"
+#include "wait.h"
 
 #include <ctype.h>
 #include <signal.h>
@@ -78,6 +81,25 @@ Test(daemon_cli, run_logs_config_faults_in_the_format_of_the_log) {
     cr_expect(has(daemon_run("run", "-c", json)->err, ":1: `dispatcher.batch` is 99999"));
     const daemon_output_t *plain = daemon_run("run", "-c", text);
     cr_expect(plain->code == 78 && strncmp(plain->err, text, strlen(text)) == 0, "%s", plain->err);
+}
+
+static bool log_on_terminal_has(const char *config, const char *variable, const char *text) {
+    terminal_t *terminal = terminal_open(200, 24);
+    const char *const argv[] = {daemon_program(), "run", "-c", config, NULL}, *const env[] = {"TERM=xterm", variable, NULL};
+    child_t *child = child_start(&(child_spec_t){.argv = argv, .env = env, .err = terminal_path(terminal)});
+    bool found = wait_for(has(terminal_raw(terminal), text), 10000);
+    child_free(child);
+    terminal_free(terminal);
+    return found;
+}
+
+Test(daemon_cli, the_level_of_a_log_line_has_a_colour_on_a_terminal) {
+    static const char config[] =
+        "group = \"g\"; redis = { socket = \"%s\"; }; http = { port = 0; }; audit = { path = \"%s/a.db\"; };\n"
+        "queues = ( { name = \"q\"; roles = [\"monitor\"]; retry_backoff = \"fixed\"; } );\n";
+    char *path = temp_file("colour.cfg", kept_printf(config, server_socket(s.server), temp_dir("colour")));
+    cr_expect(log_on_terminal_has(path, "NO_COLOR=", " \x1b[33mwarn \x1b[0m configuration warning "));
+    cr_expect(log_on_terminal_has(path, "NO_COLOR=1", " warn  configuration warning "));
 }
 
 Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {

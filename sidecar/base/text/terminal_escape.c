@@ -49,3 +49,8 @@ void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines) {
         i += len ? len : 1;
     }
 }
+
+bool terminal_takes_colours(int fd) {
+    const char *none = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    return isatty(fd) && terminal && *terminal && strcmp(terminal, "dumb") != 0 && !(none && *none);
+}

@@ -62,13 +62,12 @@ static bool status_is_terminal(void) {
 
 // Appends one frame, of `columns` (0 = WIDTH) and at most `rows` lines (0 = any).
 static void status_draw(status_run_t *run, size_t columns, size_t rows, buffer_t *out) {
-    const char *no_colour = getenv("NO_COLOR"); // see no-color.org
     status_read(run->status);
     status_findings_t findings = status_diagnose(run->status, run->wanted);
     const status_view_t view = {.wanted = run->wanted,
                                 .width = columns ? columns : WIDTH,
                                 .rows = rows,
-                                .colour = status_is_terminal() && !(no_colour && *no_colour),
+                                .colour = terminal_takes_colours(STDOUT_FILENO),
                                 .utc = run->utc};
     run->exit = status_exit(run->status, &findings);
     if (run->json)
