@@ -251,10 +251,13 @@ docs: all ## regenerates the parts of docs/ that come from the program and its s
 	@python3 tests/check/docs.py --write
 	@python3 tests/check/man.py --write
 
-check: all ## layers, config keys, scripts, sizes, hygiene and the linters
+check: ## installs missing linters, builds, then checks layers, config keys, scripts, sizes, hygiene and style
+	@sh deploy/deps.sh check
+	@$(MAKE) -s -j2 PROGRESS=yes all
 	@MAKE="$(MAKE)" sh tests/check/run.sh
 
 lint: ## only the linters
+	@sh deploy/deps.sh check
 	@MAKE="$(MAKE)" sh tests/check/run.sh format shell cppcheck tidy
 
 format: ## formats C by .clang-format

@@ -4,7 +4,8 @@
 #   sh deploy/deps.sh          for the build and the demo: compiler, libraries, redis-server
 #   sh deploy/deps.sh suite    also for the test suite
 #   sh deploy/deps.sh valkey   also for the suite, and valkey-server (in Debian 13)
-#   sh deploy/deps.sh test     also for the suite, linters, a Debian 13 root, and downloads of client libraries
+#   sh deploy/deps.sh check    also for make check: linters
+#   sh deploy/deps.sh test     also for the suite and make check, a Debian 13 root, and downloads of client libraries
 #   sh deploy/deps.sh image    only tools that build and run containers
 #
 # Looks for programs and headers, not for packages, so that a program from another source counts.
@@ -53,6 +54,19 @@ suite() {
 previous() { # the build of the release that tests/upgrade/previous names
     need libjsmn-dev header jsmn.h
 }
+linters() {
+    need clang-format command -v clang-format
+    need clang-tidy command -v clang-tidy
+    need cppcheck command -v cppcheck
+    need shellcheck command -v shellcheck
+    need lua5.1 command -v luac5.1
+    need yamllint command -v yamllint
+    need python3-yaml python3 -c 'import yaml'
+    # Two renderers of manual pages.
+    need mandoc command -v mandoc
+    need groff command -v groff
+    need python3 command -v python3
+}
 image() {
     need binutils command -v readelf
     need buildah command -v buildah
@@ -72,6 +86,10 @@ suite)
     suite
     previous
     ;;
+check)
+    build
+    linters
+    ;;
 valkey)
     suite
     need valkey-server command -v valkey-server
@@ -81,17 +99,8 @@ test)
     previous
     need clang command -v clang
     need libclang-rt-dev runtime
-    need clang-format command -v clang-format
-    need clang-tidy command -v clang-tidy
-    need cppcheck command -v cppcheck
-    need shellcheck command -v shellcheck
-    need lua5.1 command -v luac5.1
     need mmdebstrap command -v mmdebstrap
-    need yamllint command -v yamllint
-    need python3-yaml python3 -c 'import yaml'
-    # Two renderers of manual pages.
-    need mandoc command -v mandoc
-    need groff command -v groff
+    linters
     # Tests with workers in other languages are skipped if the language is missing. If it is there, its library manager must be there
     # too. CI needs every language of the dialects, and the tools that render manifests.
     need python3-venv python3 -c 'import ensurepip, venv'
@@ -106,7 +115,7 @@ test)
     ! command -v javac >/dev/null || need maven command -v mvn
     ;;
 *)
-    echo "usage: sh deploy/deps.sh [suite|valkey|test|image]" >&2
+    echo "usage: sh deploy/deps.sh [suite|valkey|check|test|image]" >&2
     exit 2
     ;;
 esac

@@ -126,5 +126,14 @@ plant man 'queue-sidecar.1.scd:[0-9]*: differs' 'sed -i "s/^.queue-sidecar. .run
 fresh # clang-tidy compiles first
 plant tidy 'planted.c:2:.*bugprone' 'printf "double planted(int x);\ndouble planted(int x) { return x / 2; }\n" >sidecar/base/planted.c' sidecar/base/planted.c
 
+# `make check` names missing linters before it begins.
+mkdir "$copy/bin"
+ln -s "$(command -v dirname)" "$copy/bin/dirname"
+said=$(PATH=$copy/bin /bin/sh deploy/deps.sh check 2>&1) || true
+if ! echo "$said" | grep -q 'missing Debian packages: .*clang-format clang-tidy cppcheck shellcheck'; then
+    echo "deploy/deps.sh:1: did not name the missing linters: $said"
+    missed=1
+fi
+
 [ "$missed" = 0 ] || exit 1
 echo "ok   selftest: all $planted planted offences were reported"
