@@ -175,7 +175,7 @@ static bool auditor_revoke_acks(auditor_t *a) {
                            &error) != OUTCOME_OK)
         return auditor_back_off(a, &error);
     if (queues > 0)
-        log_warn(ROLE, NULL, "audit log is older than its acknowledgements; reading failure streams again",
+        log_warn(ROLE, NULL, "acknowledgements are ahead of the audit log; reading failure streams again",
                  F_STR("path", a->writer->path), F_INT("queues", queues));
     failpoint("audit_loss_forgotten");
     if (loss && !reconcile_insert_loss(a, loss)) return false;
@@ -213,6 +213,13 @@ static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimm
 static bool reconcile_is_proved(const stream_cursor_t *cursor, const stream_ends_t *state) {
     bool known = strcmp(cursor->acked_id, STREAM_ID_NONE) != 0 && strcmp(cursor->acked_event, state->event) == 0;
     return !cursor->unproved || strcmp(cursor->read_id, STREAM_ID_NONE) == 0 || known;
+}
+
+// Why the proof is missing. Only the last cause is somebody else's doing.
+static const char *reconcile_doubt(const stream_cursor_t *cursor, const stream_ends_t *state, const char *trimmed) {
+    if (strcmp(cursor->acked_id, STREAM_ID_NONE) == 0) return "the connection ended before the first acknowledgement";
+    if (!*state->event && stream_id_compare(trimmed, cursor->acked_id) >= 0) return "its last copied record was trimmed";
+    return "its last copied record is gone";
 }
 
 // Inserts a gap if records above the log's position were removed. False: a write failed.
@@ -265,9 +272,8 @@ static bool reconcile_stream(auditor_t *a, size_t queue) {
     const char *trimmed = stream_id_compare(state->trimmed, state->last) <= 0 ? state->trimmed : STREAM_ID_NONE;
     bool proved = reconcile_is_proved(cursor, state), shorter = stream_id_compare(state->last, cursor->logged_id) < 0;
     if (shorter || !proved)
-        log_info(ROLE, auditor_queue_name(a, queue),
-                 shorter ? "failure stream was reset; reading it from the beginning"
-                         : "the last copied record is gone from the failure stream; reading it from the beginning",
+        log_info(ROLE, auditor_queue_name(a, queue), "reading failure stream from the beginning, to miss no record",
+                 F_STR("reason", shorter ? "it was reset" : reconcile_doubt(cursor, state, trimmed)),
                  F_STR("was_at", cursor->logged_id), F_STR("is_at", state->last));
     bool done = shorter ? reconcile_reset_stream(a, queue, trimmed)
                         : reconcile_insert_gaps(a, queue, trimmed) && (proved || reconcile_reset_stream(a, queue, trimmed));

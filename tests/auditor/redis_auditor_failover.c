@@ -108,6 +108,42 @@ static void expect_read_again(bool again) {
 Test(redis_auditor_failover, a_stream_that_has_lost_its_end_is_read_again) { expect_read_again(true); }
 Test(redis_auditor_failover, a_stream_that_has_the_last_copied_record_is_not_read_again) { expect_read_again(false); }
 
+static void expect_reason(const char *reason) {
+    static const char *const all[] = {"its last copied record is gone", "its last copied record was trimmed",
+                                      "the connection ended before the first acknowledgement"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        cr_expect_eq(fixture_log_count(all[i]), strcmp(all[i], reason) == 0, "%s in %s", all[i], fixture_log());
+}
+
+/* The sidecar itself has trimmed the record: nobody else is accused. */
+Test(redis_auditor_failover, a_trimmed_last_record_is_not_called_gone) {
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    expect_rows(&d, 10);
+    expect_acknowledged(&d, "email", "5-9 ");
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 0");
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-9");
+    proxy_disconnect(d.f.proxy);
+    audit_log_feed(d.f.r, "email", 10, 1, "7");
+    expect_rows(&d, 11);
+    expect_reason("its last copied record was trimmed");
+    cr_assert_eq(gaps(&d), 0);
+    close_auditor(&d);
+}
+
+Test(redis_auditor_failover, a_connection_lost_before_the_first_acknowledgement_accuses_nobody) {
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    settle(&d);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "sidecar:email:auditors sidecar:email:failures"});
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    expect_rows(&d, 10);
+    expect_acknowledged(&d, "email", "5-9 ");
+    expect_reason("the connection ended before the first acknowledgement");
+    close_auditor(&d);
+}
+
 /* A failover of a large stream: an entry without an event proves as much as a record does, or each reconnect reads all again. */
 Test(redis_auditor_failover, a_malformed_last_entry_proves_the_stream) {
     setup_t d = {0};

@@ -171,7 +171,7 @@ Test(redis_auditor_writer, an_older_copy_is_refilled) {
     start(&d);
     expect_rows(&d, 90);
     expect_acknowledged(&d, "email", "1-99 ");
-    cr_assert_eq(fixture_log_count("is older than its acknowledgements"), 1);
+    cr_assert_eq(fixture_log_count("acknowledgements are ahead of the audit log"), 1);
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'trimmed' AND job = '1-49..1-59'"), 1);
     cr_assert_eq(gaps(&d), 1);
     cr_assert_eq(metric_get(&metrics_of(&d)->audit_lost), 0);
