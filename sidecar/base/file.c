@@ -29,3 +29,21 @@ static FILE *file_open(const char *path, bool or_pipe) {
 
 FILE *file_open_regular(const char *path) { return file_open(path, false); }
 FILE *file_open_regular_or_stdin(const char *path) { return file_open(path, true); }
+
+// Whether everybody may enter all directories above the file.
+static bool file_is_reachable(char *path) {
+    struct stat at;
+    for (char *slash; (slash = strrchr(path, '/')) != NULL && slash != path;) {
+        *slash = '\0';
+        if (stat(path, &at) != 0 || !(at.st_mode & S_IXOTH)) return false;
+    }
+    return true;
+}
+
+unsigned file_rights_of_others(const char *path) {
+    struct stat at;
+    char *real = realpath(path, NULL);
+    bool reachable = real && stat(real, &at) == 0 && file_is_reachable(real);
+    free(real);
+    return reachable ? at.st_mode & (S_IROTH | S_IWOTH) : 0;
+}

@@ -1,6 +1,9 @@
 // queue-sidecar check: checks the config; with --redis also the audit path, the preflight and the leader.
 
+#include <sys/stat.h>
+
 #include "audit/audit.h"
+#include "base/file.h"
 #include "base/text/units.h"
 #include "cli/args.h"
 #include "cli/servers_text.h"
@@ -82,6 +85,15 @@ static void check_print_path(void *self, audit_severity_t finding, const char *t
     static const preflight_level_t OF[] = {
         [AUDIT_OK] = PREFLIGHT_FACT, [AUDIT_WARNING] = PREFLIGHT_WARNING, [AUDIT_ERROR] = PREFLIGHT_REFUSED};
     check_print(self, OF[finding], NULL, text);
+}
+
+// In a container there is nobody else, so the right to read is only noted.
+static void check_rights(const char *key, const char *path, int *faults) {
+    unsigned rights = *path ? file_rights_of_others(path) : 0;
+    char *text =
+        mem_printf("%s %s can be %s by every user of this machine: chmod o-rw", key, path, rights & S_IWOTH ? "written" : "read");
+    if (rights) check_print(faults, rights & S_IWOTH ? PREFLIGHT_WARNING : PREFLIGHT_NOTE, NULL, text);
+    free(text);
 }
 
 static void check_print_mode(const servers_t *servers, const cli_shards_t *shards, const redis_config_t *redis, int *faults) {
@@ -189,6 +201,10 @@ static int check_redis(const config_t *config) {
     int faults = 0;
     audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
     check_http(config, &faults);
+    check_rights("audit.path", config->audit.path, &faults);
+    check_rights("redis.password_file", config->redis.password_file, &faults);
+    check_rights("redis.sentinel_password_file", config->redis.sentinel_password_file, &faults);
+    check_rights("redis.tls_key_file", config->redis.tls_key_file, &faults);
     servers_read_sentinels(&servers, &config->redis, NULL);
     outcome_t outcome = shards_find(shards, true, &error);
     if (outcome != OUTCOME_OK) shards_print_error("", &error);
