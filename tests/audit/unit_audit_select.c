@@ -105,10 +105,13 @@ Test(unit_audit_select, select_uses_an_index) {
     audit_close(audit_case_open(path, AUDIT_WRITE));
     static const char *const wheres[] = {"", " AND queue = 'a'"};
     for (int i = 0; i < 2; i++) {
-        char *sql = kept_printf("SELECT seq, at, queue, state FROM event_states WHERE kind = 'failed'%s "
+        char *sql = kept_printf("SELECT seq, at, queue, state, EXISTS (SELECT 1 FROM events AS later WHERE later.job = s.job "
+                                "AND later.at > s.at AND later.queue = s.queue) FROM event_states AS s WHERE kind = 'failed'%s "
                                 "ORDER BY at, queue, reason, seq LIMIT 9",
                                 wheres[i]);
         char *plan = audit_case_plan(path, sql);
-        cr_assert(strstr(plan, i ? "failures_queue" : "failures_at") && !strstr(plan, "TEMP B-TREE FOR ORDER BY"), "%s", plan);
+        cr_assert(strstr(plan, i ? "failures_queue" : "failures_at") && !strstr(plan, "TEMP B-TREE FOR ORDER BY") &&
+                      strstr(plan, "events_job (job=? AND at>?)"),
+                  "%s", plan);
     }
 }

@@ -186,14 +186,20 @@ bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
 
 bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why) {
     static const char order[] = " ORDER BY at, queue, reason, seq LIMIT :limit"; // the order of the index
-    sqlite3_stmt *stmt = statement_prepare_filtered(audit, "SELECT seq, at, queue, state FROM event_states", filter, order, why);
+    // Copies of a job without an id have its digest as id, and each of them may have failed.
+    static const char select[] =
+        "SELECT seq, at, queue, state, created > 0 AND job <> sha256 AND EXISTS (SELECT 1 FROM events AS later WHERE"
+        " later.job = s.job AND later.at > s.at AND later.kind = 'failed' AND later.queue = s.queue AND later.sha256 = s.sha256"
+        " AND later.created = s.created) FROM event_states AS s";
+    sqlite3_stmt *stmt = statement_prepare_filtered(audit, select, filter, order, why);
     int code;
     if (!stmt) return false;
     while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
         const audit_match_t match = {.seq = sqlite3_column_int64(stmt, 0),
                                      .at = sqlite3_column_int64(stmt, 1),
                                      .queue = statement_bytes(stmt, 2),
-                                     .state = statement_bytes(stmt, 3)};
+                                     .state = statement_bytes(stmt, 3),
+                                     .superseded = sqlite3_column_int(stmt, 4) != 0};
         if (!take(self, &match)) break;
     }
     return statement_finish(audit, stmt, code, why);

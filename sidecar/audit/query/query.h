@@ -30,6 +30,7 @@ typedef struct audit_match {
     int64_t at;
     slice_t queue;
     slice_t state;
+    bool superseded; // a later failure is of the same life of the same job: a failover had given the job back
 } audit_match_t;
 typedef bool audit_match_fn(void *self, const audit_match_t *match);
 

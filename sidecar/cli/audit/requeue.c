@@ -99,7 +99,10 @@ static bool plan_add_match(void *self, const audit_match_t *match) {
     requeue_plan_t *plan = &requeue->plan;
     int64_t limit = requeue->args->filter.limit;
     if (limit && (int64_t)plan->count == limit) return false;
-    if (slice_is(match->state, "failed") || requeue->args->requeue.again) {
+    bool open = slice_is(match->state, "failed") || requeue->args->requeue.again;
+    if (open && match->superseded && !requeue->discard) {
+        plan->earlier++;
+    } else if (open) {
         plan_find_queue(plan, match->queue)->open++;
         plan_insert(plan, plan->count, match->seq, match->at);
     } else {
@@ -174,7 +177,8 @@ static int requeue_plan_and_run(requeue_t *requeue) {
     buffer_t why = {0};
     if (!plan_begin(requeue, &why)) return audit_print_error(&why);
     int status = requeue_confirm(requeue);
-    if (args->requeue.where && plan->count == 0 && plan->answered == 0) audit_print_no_match(args->audit, &args->filter);
+    if (args->requeue.where && plan->count == 0 && plan->answered == 0 && plan->earlier == 0)
+        audit_print_no_match(args->audit, &args->filter);
     if (status == CLI_OK) status = requeue_run(requeue);
     return status == CLI_OK && plan->bad_refs ? CLI_FAILED : status;
 }

@@ -12,6 +12,7 @@
     X(DONE, "done", false, "")                                                                                                   \
     X(WOULD, "would", false, "")                                                                                                 \
     X(ANSWERED, "answered", false, "was answered before")                                                                        \
+    X(EARLIER, "earlier", false, "has a later failure of the same job, which is put back")                                       \
     X(UNRECORDED, "unrecorded", true, "put back, but not recorded in the failure stream")                                        \
     X(NO_FAILURE, "no_failure", true, "is not a final failure")                                                                  \
     X(NO_QUEUE, "no_queue", true, "its queue is not in the config: add it, or name another with --to")                           \
@@ -55,6 +56,7 @@ typedef struct requeue_plan {
     plan_queue_t *queues; // owned
     size_t queue_count;
     int64_t answered; // failures that match and were requeued or discarded before
+    int64_t earlier;  // failures that match and have a later one of the same job
     int64_t newest;   // the latest `at`
     bool bad_refs;    // a REF names no event, or several
 } requeue_plan_t;

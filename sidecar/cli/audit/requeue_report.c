@@ -16,8 +16,10 @@ static const struct {
 
 void report_begin(requeue_t *requeue) {
     requeue_report_t *report = &requeue->report;
-    report->of[RESULT_ANSWERED] = report->tried = requeue->plan.answered;
-    report->total = (int64_t)requeue->plan.count + requeue->plan.answered;
+    report->of[RESULT_ANSWERED] = requeue->plan.answered;
+    report->of[RESULT_EARLIER] = requeue->plan.earlier;
+    report->tried = requeue->plan.answered + requeue->plan.earlier;
+    report->total = (int64_t)requeue->plan.count + report->tried;
     report->began = mono_now();
     report->progress = progress_begin(requeue->discard ? "discarding" : "requeueing");
     report->progress.start = report->tried;
@@ -135,7 +137,9 @@ static void report_print_counts(const requeue_t *requeue) {
     for (int i = RESULT_WOULD + 1; i < RESULT_COUNT; i++)
         if (report->of[i])
             printf("besides, %s: %s%s\n", number_text(report->of[i]).text, results[i].text,
-                   i == RESULT_ANSWERED ? " (--again repeats it)" : "");
+                   i == RESULT_ANSWERED  ? " (--again repeats it)"
+                   : i == RESULT_EARLIER ? " (its REF puts it back too)"
+                                         : "");
 }
 
 static void report_print_stopped(const requeue_t *requeue, const char *stopped) {

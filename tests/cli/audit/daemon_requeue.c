@@ -47,6 +47,39 @@ Test(daemon_requeue, a_lagging_log_requeues_nothing_twice) {
     await(&s, answers(two, 5), COPY_MS);
 }
 
+/* The record of a failure number `n` of a job, which was made at 1700000000000. `id` NULL = the job has none. */
+static void feed_life(int n, const char *id, const char *payload) {
+    char sha256[DIGEST_HEX_SIZE], event[DIGEST_HEX_SIZE], *number = kept_printf("%d", n);
+    digest_t digest = digest_of(payload, strlen(payload)), own = digest_of(number, strlen(number));
+    digest_hex(&digest, sha256);
+    digest_hex(&own, event);
+    redis_ok(s.r,
+             "XADD sidecar:q:failures * event %s kind failed dialect list queue q job %s reason reported error no attempts %s "
+             "created 1700000000000 at %s size %s sha256 %s payload %s",
+             event, id ? id : sha256, number, kept_printf("%lld", redis_ms(s.r) - 100 + n), kept_printf("%zu", strlen(payload)),
+             sha256, payload);
+}
+
+/* A failover can give a job back whose end was recorded. Then it ends again, and is still one job. */
+Test(daemon_requeue, of_two_failures_of_one_life_a_filter_takes_the_later) {
+    daemon_t *d = sidecar(&s);
+    feed_life(1, "17", "one");
+    feed_life(2, "17", "one");
+    feed_life(3, NULL, "copy");
+    feed_life(4, NULL, "copy");
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 4, COPY_MS);
+    char *earlier = audit_log_word(daemon_audit_path(d), "SELECT ref FROM events WHERE attempts = 1");
+    const daemon_output_t *dry = cli(d, "requeue", "--where", "-q", "q", "--dry-run", "-o", "json");
+    cr_expect(has(dry->out, "\"would\":3,") && has(dry->out, "\"earlier\":1,"), "%s%s", dry->out, dry->err);
+    for (int run = 0; run < 2; run++) {
+        const daemon_output_t *out = cli(d, "requeue", "--where", "-q", "q", "--yes");
+        cr_expect(out->code == 0 && has(out->out, "besides, 1: has a later failure of the same job"), "%s%s", out->out, out->err);
+        cr_expect_eq(redis_int(s.r, "LLEN q"), 3, "copies without an id are jobs of their own");
+    }
+    cr_expect_eq(cli(d, "requeue", earlier)->code, 0);
+    cr_expect_eq(redis_int(s.r, "LLEN q"), 4);
+}
+
 Test(daemon_requeue, a_requeued_job_that_fails_again_is_a_new_row) {
     daemon_t *d = sidecar(&s);
     redis_ok(s.r, "LPUSH q job");
