@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/log.h"
+#include "queue/anomaly.h"
 
 // Between these limits a score is plausible in seconds, but too early in ms. Above the upper limit it is too late in seconds.
 #define SCORE_SECONDS_LOW  1e8  // as ms: 2 January 1970; as seconds: 1973
@@ -33,6 +34,11 @@ static void schedule_forget_oversized(schedule_t *schedule) {
     schedule->oversized = (schedule_oversized_t){.epoch = schedule->oversized.epoch + 1, .found = schedule->oversized.found};
 }
 
+// Call it when no further entry is due: all oversized ones that are due have been met.
+static void schedule_note_oversized(const schedule_t *schedule, int64_t now_us) {
+    anomaly_set(schedule->metrics, ANOMALY_large_delayed, schedule->oversized.skip, now_us / 1000);
+}
+
 void schedule_reset(schedule_t *schedule) {
     schedule_forget_oversized(schedule);
     schedule->oversized.found = false;
@@ -42,6 +48,7 @@ void schedule_reset(schedule_t *schedule) {
     schedule->first = FIRST_UNKNOWN;
     schedule->backlog = schedule->isolated = schedule->suspect = false;
     schedule->empty = 0;
+    schedule_note_oversized(schedule, 0);
 }
 
 // During the cooldown oversized entries stay skipped, or a busy producer would cause a read of them at each change.
@@ -162,7 +169,8 @@ static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t 
     schedule->next_due.changed = true;
     if (ask->epoch != schedule->oversized.epoch) return;
     schedule->oversized.skip += reply->large;
-    metric_add(&schedule->metrics->large, reply->large);
+    anomaly_sample(schedule->metrics, ANOMALY_large_delayed, "score %.17g, %" PRId64 " bytes, sha1 %s, in %s", reply->large_score,
+                   reply->large_bytes, reply->large_sha1, schedule->config->delayed);
     log_warn(ROLE, schedule->config->name, "left entries larger than max_payload in delayed", F_INT("entries", reply->large),
              F_INT("bytes", reply->large_bytes), F_NUM("score", reply->large_score), F_STR("sha1", reply->large_sha1),
              F_INT("max_payload", schedule->config->policy.max_payload));
@@ -276,7 +284,9 @@ void schedule_read_next_due(schedule_t *schedule, const next_due_t *next, int64_
     schedule->next_due.due_us = schedule_due_us(schedule, next);
     schedule->next_due.due = schedule_local_time(schedule->next_due.due_us, now_us, at);
     // The last batch took exactly the due jobs. With `backlog` set, the safety poll would skip this queue.
-    if (!mono_reached(schedule->next_due.due, at)) schedule->backlog = false;
+    if (mono_reached(schedule->next_due.due, at)) return;
+    schedule->backlog = false;
+    schedule_note_oversized(schedule, now_us);
 }
 
 bool schedule_differs(const schedule_t *schedule, const next_due_t *next) {

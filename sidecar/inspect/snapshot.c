@@ -1,6 +1,7 @@
 #include "inspect/snapshot.h"
 
 #include "inspect/sizes.h"
+#include "queue/anomaly.h"
 #include "queue/lock.h"
 #include "redis/reply.h"
 
@@ -15,7 +16,10 @@ typedef struct reader {
 } reader_t;
 
 void snapshot_free(snapshot_t *snapshot) {
-    for (size_t i = 0; i < snapshot->queue_count; i++) free(snapshot->queues[i].copies);
+    for (size_t i = 0; i < snapshot->queue_count; i++) {
+        free(snapshot->queues[i].copies);
+        free(snapshot->queues[i].anomalies);
+    }
     for (size_t i = 0; i < snapshot->lock_count; i++) free(snapshot->locks[i].standbys);
     free(snapshot->locks);
     free(snapshot->queues);
@@ -99,7 +103,8 @@ static void snapshot_read_lock(const reader_t *reader, size_t index) {
 
 static void snapshot_append_queue(const reader_t *reader, size_t index) {
     const queue_keys_t *queue = &reader->keys->queues[index];
-    request_append(reader->conn, "HMGET", queue->meta, "group", READY_GROWS, META_STALE_UNIQUE, META_TRIMMED_EARLY);
+    request_append(reader->conn, "HMGET", queue->meta, "group", READY_GROWS, META_STALE_UNIQUE, META_TRIMMED_EARLY,
+                   META_ANOMALIES);
     request_append(reader->conn, "HGETALL", queue->auditors);
 }
 
@@ -135,6 +140,7 @@ static void snapshot_read_queue(const reader_t *reader, size_t index) {
     snapshot_read_growth(reply_text(reply_at(reply, 1)), reader->out->now_ms, out);
     out->stale_unique = reply_number(reply_at(reply, 2));
     out->trimmed_early = reply_number(reply_at(reply, 3));
+    out->anomalies = reply_len(reply_at(reply, 4)) ? mem_str(reply_text(reply_at(reply, 4))) : NULL;
     conn_reply_free(reply);
     reply = snapshot_next_reply(reader, queue->auditors, &out->error);
     snapshot_read_copies(reply, out);

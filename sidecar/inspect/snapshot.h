@@ -21,6 +21,7 @@ typedef struct snapshot_queue {
     int64_t grows_to;        // its length at the last count
     int64_t stale_unique;    // ids of unique tasks without a task, as the monitor counts; 0 = none
     int64_t trimmed_early;   // when records younger than stream.retain were last trimmed, ms by Redis's clock; 0 = never
+    char *anomalies;         // META_ANOMALIES; owned; NULL = none
     stream_ends_t stream;    // its error is NULL
     snapshot_copy_t *copies; // owned; in the order of their names
     size_t copy_count;

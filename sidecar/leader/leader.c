@@ -192,7 +192,9 @@ void leader_tick(void *self, role_wait_t *wait) {
     leader_listen(leader);
     leader_step_locks(leader);
     leader_recheck_queues(leader, mono_now());
-    if (mono_reached(leader->retry_at, mono_now()) && queue_sizes_step(leader->sizes, leader->conn, &error) != OUTCOME_OK)
+    if (mono_reached(leader->retry_at, mono_now()) &&
+        (queue_sizes_tell_anomalies(leader->sizes, leader->conn, &error) != OUTCOME_OK ||
+         queue_sizes_step(leader->sizes, leader->conn, &error) != OUTCOME_OK))
         leader_back_off(leader, &error);
     wait->until = mono_min(queue_sizes_next(leader->sizes), preflight_results_recheck_at(leader->preflight));
     wait->until = mono_min(wait->until, conn_keep_alive_at(leader->conn));

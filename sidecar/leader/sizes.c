@@ -4,6 +4,7 @@
 #include "base/condition.h"
 #include "base/log.h"
 #include "inspect/sizes.h"
+#include "queue/anomaly.h"
 
 enum {
     PERIOD_S = 5,      // between two rounds over all queues
@@ -150,6 +151,23 @@ static outcome_t queue_sizes_tell_growth(queue_sizes_t *c, conn_t *conn, const s
         conn_reply_free(conn_read_or_refusal(conn, &refusal, error));
     }
     if (error->kind == ERROR_FULL) *error = (redis_error_t){0}; // the next count tells
+    return error->outcome;
+}
+
+outcome_t queue_sizes_tell_anomalies(queue_sizes_t *c, conn_t *conn, redis_error_t *error) {
+    *error = (redis_error_t){0};
+    for (size_t i = 0; i < c->keys->queue_count && conn_is_open(conn); i++) {
+        buffer_t text = {0};
+        redis_error_t refusal; // of a key of the wrong type, which the preflight reports
+        if (!queue_sizes_leads(c, i) || !anomalies_to_tell(c->queues[i].metrics, mono_now(), &text)) continue;
+        if (text.len)
+            request_append(conn, "HSET", c->keys->queues[i].meta, META_ANOMALIES, text.data);
+        else
+            request_append(conn, "HDEL", c->keys->queues[i].meta, META_ANOMALIES);
+        conn_reply_free(conn_read_or_refusal(conn, &refusal, error));
+        buffer_free(&text);
+    }
+    if (error->kind == ERROR_FULL) *error = (redis_error_t){0}; // they are told again within a minute
     return error->outcome;
 }
 

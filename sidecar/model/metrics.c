@@ -20,7 +20,10 @@ metrics_t *metrics_new(size_t places) {
 
 void metrics_free(metrics_t *metrics) {
     if (!metrics) return;
-    for (size_t i = 0; i < metrics->queue_count; i++) free(metrics->queues[i].name);
+    for (size_t i = 0; i < metrics->queue_count; i++) {
+        free(metrics->queues[i].anomalies);
+        free(metrics->queues[i].name);
+    }
     for (size_t i = 0; i < metrics->reason_count; i++) free(metrics->reasons[i].text);
     free(metrics->reasons);
     pthread_mutex_destroy(&metrics->mutex);
@@ -53,6 +56,7 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     pthread_mutex_lock(&metrics->mutex);
     metrics_queue_t *queue = metrics_place_for(metrics, name);
     if (queue && queue->name && strcmp(queue->name, name) != 0) {
+        free(queue->anomalies);
         free(queue->name);
         memset(queue, 0, sizeof *queue); // no role uses the place now, and readers of all places hold the mutex
     }

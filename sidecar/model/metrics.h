@@ -62,6 +62,7 @@
     X(config_loaded_ms, GAUGE, "config_loaded_timestamp_seconds", 1000,                                                          \
       "when the configuration in effect was read, since 1970 by the machine's clock")
 
+#define COUNTED " (exposed by the leader only)"
 // X(name, kind, family, scale, help): of each queue.
 #define METRICS_QUEUE(X)                                                                                                         \
     X(promoted, COUNTER, "promoted_total", 1, "jobs moved from delayed to ready")                                                \
@@ -71,7 +72,7 @@
     X(missed, COUNTER, "wakeups_missed_total", 1, "changes that only a safety poll found")                                       \
     X(full_us, COUNTER, "ready_limit_wait_seconds_total", 1000000,                                                               \
       "time for which due jobs waited because ready was at ready_limit")                                                         \
-    X(large, GAUGE, "large_entries", 1, "entries found larger than max_payload and left where they are")                         \
+    X(large, LEVEL, "large_entries", 1, "entries larger than max_payload, left where they are, at the last look" COUNTED)        \
     X(passes, COUNTER, "passes_total", 1, "complete scans of the backup list")                                                   \
     X(pass_us, COUNTER, "pass_seconds_total", 1000000, "time spent in scans")                                                    \
     X(in_progress, GAUGE, "", 1, "jobs that the last scan saw")                                                                  \
@@ -90,14 +91,13 @@
     X(sentinels, COUNTER, "sentinels_planted_total", 1, "markers pushed, the entries that close one rotation")                   \
     X(old_sentinels, COUNTER, "sentinels_removed_total", 1, "markers removed because there was a newer one")                     \
     X(duplicates_dropped, COUNTER, "duplicates_dropped_total", 1, "duplicates dropped because their job was already done")       \
-    X(stale_unique, GAUGE, "stale_unique", 1, "ids without a task in the sets of unique tasks")                                  \
+    X(stale_unique, LEVEL, "stale_unique", 1, "ids without a task in the sets of unique tasks" COUNTED)                          \
     X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because duplicates of them were in progress")                     \
     X(faults, COUNTER, "faults_total", 1, "requests that Redis refused because of keys, rights or configuration")                \
     X(lateness_us, COUNTER, "", 1000000, "sum of lateness; each job of a batch counts as late as the oldest one in it")          \
     X(lateness_max_us, GAUGE, "lateness_max_seconds", 1000000, "greatest lateness seen")
 
 // The leader of a queue reads its sizes every few seconds while /metrics is being scraped (leader/sizes.h).
-#define COUNTED " (exposed by the leader only)"
 #define METRICS_SIZES(X)                                                                                                         \
     X(delayed_jobs, LEVEL, "delayed_jobs", 1, "jobs in delayed" COUNTED)                                                         \
     X(ready_jobs, LEVEL, "ready_jobs", 1, "jobs in ready, which wait for a worker" COUNTED)                                      \
@@ -198,6 +198,7 @@ typedef struct metrics_queue {
     metric_t refused_ns;                         // mono_t.ns of the last refused request for the queue; 0 = never
     metric_t counted_ns;                         // mono_t.ns when the sizes were read; 0 = they are unknown
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
+    void *anomalies;                             // of queue/anomaly.c, which guards it; owned; NULL = none yet
     char *name;                                  // of the queue; NULL = the place is free. Owned; guarded by the metrics' mutex
     bool served;                                 // the configuration in effect has it; same guard
 } metrics_queue_t;

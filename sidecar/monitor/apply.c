@@ -96,10 +96,16 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     return true;
 }
 
-static void apply_log_oversized(const apply_t *apply, const entry_t *entry) {
+static void apply_count_oversized(const apply_t *apply, int64_t count) {
+    if (apply->scan->state == SCAN_READ) scan_pass(apply->scan)->oversized += count; // a search may meet them again
+}
+
+static void apply_note_oversized(const apply_t *apply, const entry_t *entry) {
     char sha256[DIGEST_HEX_SIZE];
     digest_hex(&entry->digest, sha256);
-    metric_add(&apply->scan->metrics->large, 1);
+    apply_count_oversized(apply, 1);
+    anomaly_sample(apply->scan->metrics, ANOMALY_large_in_progress, "%zu bytes, sha256 %s, in %s", entry->bytes.len, sha256,
+                   entry->from ? entry->from : apply->scan->config->backup);
     log_warn(ROLE, apply->scan->config->name, "left an entry larger than max_payload in backup", F_INT("bytes", entry->bytes.len),
              F_STR("sha256", sha256), F_INT("max_payload", apply_policy(apply)->max_payload));
 }
@@ -174,12 +180,15 @@ static void apply_settle(const apply_t *apply, candidate_t *candidates, size_t c
 size_t apply_classify(const apply_t *apply, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {
     candidate_t *candidates = apply->buffers->candidates;
     size_t count = 0;
-    metric_add(&apply->scan->metrics->large, (int64_t)page->large);
+    if (page->large) {
+        apply_count_oversized(apply, (int64_t)page->large);
+        anomaly_sample(apply->scan->metrics, ANOMALY_large_in_progress, "a job in %s", page->large_from);
+    }
     for (size_t i = 0; i < page->count; i++) {
         const entry_t *entry = &page->entries[i];
         if (entry->kind != ENTRY_JOB) continue;
         if ((int64_t)entry->bytes.len > apply_policy(apply)->max_payload) {
-            apply_log_oversized(apply, entry);
+            apply_note_oversized(apply, entry);
             scan_note_job(apply->scan, &entry->digest); // the report of the job is not an orphan
             continue;
         }

@@ -57,7 +57,8 @@ outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation,
 
 void backup_page_clear(backup_page_t *page) {
     for (size_t i = 0; i < page->reply_count; i++) freeReplyObject(page->replies[i]);
-    page->count = page->jobs = page->bytes = page->largest = page->held = page->others = page->vacant = page->reply_count = 0;
+    page->count = page->jobs = page->bytes = page->largest = page->held = page->others = page->vacant = page->large =
+        page->reply_count = 0;
     page->place = page->removed = 0;
     page->ended = page->in_place = false;
 }

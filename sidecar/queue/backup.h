@@ -72,6 +72,7 @@ typedef struct backup_page {
     size_t others;              // bytes of the other pages in memory, when this page is read
     size_t vacant;              // number of private lists that were read and are empty, or whose entry was not read
     size_t large;               // number of these lists whose entry is larger than max_payload; their entries are logged already
+    const char *large_from;     // one of these lists; borrowed like entry_t.from
     bool ended;                 // the list was empty, or was read to its end
     bool in_place;              // read without rotation
     size_t place;               // in place: entries between the tail and entries[0], when the page was read

@@ -157,6 +157,8 @@ Test(unit_schedule_backlog, oversized_entries_are_skipped_until_a_change) {
     promote(schedule, reply, NOW);
     cr_assert_eq(schedule->oversized.skip, 2);
     cr_assert(schedule->next_due.changed, "the next due time behind them is unknown");
+    cr_assert_eq(metric_get(&schedule->metrics->large), 0, "more of them may be due");
+    see_none(schedule);
     cr_assert_eq(metric_get(&schedule->metrics->large), 2);
     cr_assert_eq(fixture_log_count("\"bytes\":99999"), 1);
     cr_assert_eq(fixture_log_count("0123456789012345678901234567890123456789"), 1);
@@ -168,8 +170,11 @@ Test(unit_schedule_backlog, oversized_entries_are_skipped_until_a_change) {
     schedule_changed(schedule);
     cr_assert_eq(schedule->oversized.skip, 0);
     promote(schedule, reply, NOW);
+    see_none(schedule);
+    cr_assert_eq(metric_get(&schedule->metrics->large), 3, "what the last look saw");
     schedule_reset(schedule);
     cr_assert_eq(schedule->oversized.skip, 0);
+    cr_assert_eq(metric_get(&schedule->metrics->large), 0);
 }
 
 Test(unit_schedule_backlog, expensive_oversized_entries_are_read_again_after_a_cooldown) {

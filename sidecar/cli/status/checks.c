@@ -99,9 +99,11 @@ static bool checks_ready_is_full(const check_subject_t *x) {
     return x->policy->ready_limit > 0 && x->sizes->ready >= x->policy->ready_limit;
 }
 
+// The oldest one may be a job that is larger than max_payload: check_anomaly reports it.
 static int64_t check_overdue(const check_subject_t *x, buffer_t *what) {
+    anomaly_seen_t large;
     int64_t late = checks_late_ms(x);
-    if (late == 0 || checks_ready_is_full(x)) return 0;
+    if (late == 0 || checks_ready_is_full(x) || checks_has_anomaly(x, ANOMALY_large_delayed, &large)) return 0;
     buffer_printf(what, "due jobs do not reach ready although %s leads: the oldest is %s late; %s in delayed",
                   status_leader(x->lock), duration_text(late).text, count_text(x->sizes->delayed).text);
     return late;
@@ -187,6 +189,7 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
 #define MEMORY_WHY  "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that."
 #define MEMORY_NEXT "Raise maxmemory, or find out what fills Redis: redis-cli --bigkeys"
 #define VERIFY      ". To verify: queue-sidecar check -c {config} --redis"
+#define LARGE_NEXT  "Raise `max_payload` of this queue, or remove the job from its key"
 #define ITS_LOG     "Repair the named key, right or setting; the log of the instance has more"
 
 // Rows of one severity are in the order in which to act.
@@ -243,8 +246,7 @@ const status_check_t status_checks[] = {
     {CHECK_QUEUE, STATUS_FAULT, "key_fault", check_key_fault, "The sidecar cannot use this queue, or part of it.",
      .next = "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis names each"},
     {CHECK_QUEUE, STATUS_FAULT, "overdue", check_overdue, "Delayed jobs run late, and nothing else moves them.",
-     .next = "Search the log of {leader} for this queue: a refused key, an entry larger than max_payload at the head of "
-             "{delayed}, or a Redis that is full or slow"},
+     .next = "Search the log of {leader} for this queue: a refused key, or a Redis that is full or slow"},
     {CHECK_QUEUE, STATUS_WARNING, "ready_limit", check_ready_limit, "Workers take fewer jobs than fall due.",
      .next = "Start more workers, find out why they are slow, or raise `ready_limit`"},
     {CHECK_QUEUE, STATUS_WARNING, "ready_grows", check_ready_grows, "Workers take fewer jobs than arrive, or none.",
@@ -278,6 +280,17 @@ const status_check_t status_checks[] = {
     {CHECK_QUEUE, STATUS_WARNING, "score_unit", check_score_unit,
      "Its score probably has another unit than `score_unit`, so these jobs never run.",
      .next = "Look at a score: redis-cli ZRANGE {delayed} 0 0 WITHSCORES. Set `score_unit` to what producers write, and restart"},
+    {CHECK_QUEUE, STATUS_WARNING, "large_in_progress", check_anomaly, "It is neither retried nor ended if its worker dies.",
+     .next = LARGE_NEXT, .variant = ANOMALY_large_in_progress,
+     .words = "job in progress is larger than max_payload|jobs in progress are larger than max_payload"},
+    {CHECK_QUEUE, STATUS_WARNING, "large_delayed", check_anomaly, "It is due and stays in delayed; other jobs pass it.",
+     .next = LARGE_NEXT, .variant = ANOMALY_large_delayed,
+     .words = "due job is larger than max_payload|due jobs are larger than max_payload"},
+    {CHECK_QUEUE, STATUS_WARNING, "large_delayed", check_anomaly, "It is neither sent again nor ended.", .next = LARGE_NEXT,
+     .variant = ANOMALY_large_events, .words = "event is larger than max_payload|events are larger than max_payload"},
+    {CHECK_QUEUE, STATUS_WARNING, "large_dead_letters", check_anomaly, "It gets no record in the audit log.", .next = LARGE_NEXT,
+     .variant = ANOMALY_large_dead_letters,
+     .words = "dead letter is larger than max_payload|dead letters are larger than max_payload"},
     {CHECK_QUEUE, STATUS_NOTE, "failures", check_failures, "These jobs do not run again by themselves.",
      .next = "queue-sidecar audit list -c {config} --queue {queue} --since 1h", .adds_up = true},
     {CHECK_QUEUE, STATUS_NOTE, "failures", check_failures, "These jobs do not run again by themselves.",

@@ -3,6 +3,7 @@
 
 #include "cli/servers_text.h"
 #include "cli/status/status.h"
+#include "queue/anomaly.h"
 
 #define CHECK_NO_QUEUE SIZE_MAX
 
@@ -48,6 +49,7 @@ struct status_check {
     int variant;  // tells `find` what to look for, where rows share a function
     bool adds_up; // CHECK_QUEUE: what `find` returns is a number of things, so the numbers of several queues make a sum
     // CHECK_LOCAL: the name of the check; NULL = of every check that no other row names. CHECK_HERE: the words before the reason.
+    // check_anomaly: what is so, of one, and of several behind a |.
     const char *words;
     servers_problem_fn *servers; // of check_servers
 };
@@ -56,6 +58,10 @@ enum { CHECK_FULL = 1 }; // variant of a row; variant 0 = nearly full
 
 // checks_stream.c
 check_fn check_stream, check_trimmed_early, check_last_id, check_uncopied, check_behind, check_silent_log;
+
+// checks_anomaly.c
+check_fn check_anomaly;
+bool checks_has_anomaly(const check_subject_t *subject, anomaly_kind_t kind, anomaly_seen_t *out);
 
 // checks_here.c
 check_fn check_connection, check_instance, check_log_unreadable, check_gaps, check_memory, check_clocks, check_servers,

@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "dialects/delayed_queue/internal.h"
 #include "dialects/delayed_queue/scripts.h"
+#include "queue/anomaly.h"
 #include "queue/quarantine.h"
 #include "queue/record.h"
 
@@ -37,6 +38,7 @@ typedef struct quarantine {
     bool announced;   // delayed_serve.lua has said what this leader sends
     bool behind;      // the quarantine changed after this round had skipped members
     bool full;        // the failure stream was full in this round
+    int64_t large;    // oversized events that this round has met
     bool full_logged; // the full stream was logged in the last round
     delayed_pass_t pass;
     pace_t pace;
@@ -60,6 +62,7 @@ static void quarantine_close(void *state) {
 static void quarantine_begin_round(quarantine_t *quarantine, mono_t now) {
     memset(quarantine->waits, 0, delayed_config(quarantine->keys->config)->classes.count);
     quarantine->skip = 0;
+    quarantine->large = 0;
     quarantine->began = now;
     quarantine->nearest = quarantine->again = mono_never();
     quarantine->full = quarantine->behind = false;
@@ -184,8 +187,10 @@ static void item_judge_event(quarantine_item_t *item, size_t class) {
 static void item_note_large(quarantine_item_t *item) {
     const queue_config_t *queue = item->quarantine->keys->config;
     item_skip(item, INT64_MAX);
+    item->quarantine->large++;
+    anomaly_sample(item->call->metrics, ANOMALY_large_events, "%.*s, %" PRId64 " bytes",
+                   (int)slice_cut(item->job->member, MAX_SHOWN).len, item->job->member.data, item->job->too_large);
     if (!quarantine_is_news(item->quarantine, item->job->member)) return;
-    metric_add(&item->call->metrics->large, 1);
     log_warn(ROLE, queue->name, "left entries larger than max_payload in delayed", F_INT("entries", 1),
              F_INT("bytes", item->job->too_large), F_SLICE("member", slice_cut(item->job->member, MAX_SHOWN)),
              F_INT("max_payload", queue->policy.max_payload));
@@ -292,12 +297,13 @@ static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call
     return call->redis.error->outcome;
 }
 
-static mono_t quarantine_end_round(quarantine_t *quarantine, const side_task_call_t *call, bool armed) {
+static mono_t quarantine_end_round(quarantine_t *quarantine, const side_task_call_t *call, bool armed, int64_t now_ms) {
     if (quarantine->full && !quarantine->full_logged)
         log_error(ROLE, quarantine->keys->config->name,
                   "the failure stream is full or out of ids; no job is ended until it has room",
                   F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
     quarantine->full_logged = quarantine->full;
+    anomaly_set(call->metrics, ANOMALY_large_events, quarantine->large, now_ms);
     quarantine->again = quarantine->nearest;
     if (!armed) quarantine->again = mono_min(quarantine->again, mono_add(call->now, DELAYED_LATER_MS * NS_PER_MS));
     if (quarantine->behind)
@@ -318,7 +324,7 @@ static outcome_t quarantine_step(void *state, side_task_call_t *call) {
     outcome_t outcome =
         quarantine_read(&call->redis, delayed_config(quarantine->keys->config)->events, quarantine->skip, call->arm, &page);
     if (outcome != OUTCOME_OK) return outcome;
-    call->next = page.count ? call->now : quarantine_end_round(quarantine, call, page.armed);
+    call->next = page.count ? call->now : quarantine_end_round(quarantine, call, page.armed, page.now);
     call->next = mono_min(call->next, quarantine->pass.next);
     outcome = quarantine_settle_page(quarantine, call, &page);
     quarantine_page_free(&page);

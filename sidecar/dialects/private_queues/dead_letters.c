@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "dialects/private_queues/scripts.h"
 #include "model/job.h"
+#include "queue/anomaly.h"
 #include "queue/record.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"
@@ -29,6 +30,7 @@ typedef struct dead_letters {
     int64_t skip;        // where the next read begins; negative: counted from the tail
     bool changed;        // the list may have changed since the last read of its head
     bool full_scan;      // read to the end of the list
+    int64_t large;       // oversized entries that this look at the whole list has met
     mono_t full_scan_at; // when the next full scan begins
 } dead_letters_t;
 
@@ -86,9 +88,14 @@ static void dead_letters_append_record(const call_t *call, slice_t letter, const
     request_end(call->conn);
 }
 
-// Appends the records of the entries that have none. Returns the number of records. Full scans log oversized entries.
-static size_t dead_letters_append_records(const dead_letters_t *dead_letters, const side_task_call_t *task,
-                                          const redisReply *reply) {
+// Whether the read belongs to a look at the whole list.
+static bool dead_letters_looks(const dead_letters_t *dead_letters, const redisReply *reply) {
+    return dead_letters->full_scan || (dead_letters->skip == 0 && reply_int(reply_at(reply, 3)) == 1);
+}
+
+// Appends the records of the entries that have none. Returns the number of records. Looks at the whole list log oversized
+// entries.
+static size_t dead_letters_append_records(dead_letters_t *dead_letters, const side_task_call_t *task, const redisReply *reply) {
     const queue_config_t *queue = call_queue(&task->redis)->config;
     int64_t now_ms = reply_number(reply_at(reply, 1));
     size_t count = 0;
@@ -98,8 +105,10 @@ static size_t dead_letters_append_records(const dead_letters_t *dead_letters, co
         if (size <= queue->policy.max_payload) {
             dead_letters_append_record(&task->redis, reply_slice(reply->element[i]), mark, now_ms);
             count++;
-        } else if (dead_letters->full_scan) {
-            metric_add(&task->metrics->large, 1);
+        } else if (dead_letters_looks(dead_letters, reply)) {
+            dead_letters->large++;
+            anomaly_sample(task->metrics, ANOMALY_large_dead_letters, "%" PRId64 " bytes, sha1 %s, in %s", size, mark,
+                           queue->dlq);
             log_warn(ROLE, queue->name, "did not record a dead letter that is larger than max_payload", F_STR("list", queue->dlq),
                      F_INT("bytes", size), F_STR("sha1", mark), F_INT("max_payload", queue->policy.max_payload));
         }
@@ -159,6 +168,11 @@ static void dead_letters_advance(dead_letters_t *dead_letters, side_task_call_t 
     dead_letters->skip = -PAGE;
 }
 
+static void dead_letters_note_large(dead_letters_t *dead_letters, const side_task_call_t *task, const redisReply *reply) {
+    if (dead_letters_looks(dead_letters, reply) && reply_int(reply_at(reply, 3)) == 1)
+        anomaly_set(task->metrics, ANOMALY_large_dead_letters, dead_letters->large, reply_number(reply_at(reply, 1)));
+}
+
 static void dead_letters_read_page(dead_letters_t *dead_letters, side_task_call_t *task, const redisReply *reply) {
     redis_error_t *error = task->redis.error;
     if (script_refusal(reply, error) != OUTCOME_OK) return;
@@ -166,7 +180,9 @@ static void dead_letters_read_page(dead_letters_t *dead_letters, side_task_call_
         redis_error_set(error, OUTCOME_REFUSED, "dead_letters: unexpected reply");
         return;
     }
+    if (dead_letters->skip == 0) dead_letters->large = 0;
     size_t count = dead_letters_append_records(dead_letters, task, reply);
+    dead_letters_note_large(dead_letters, task, reply);
     if (count == 0 || dead_letters_send_records(task, count))
         dead_letters_advance(dead_letters, task, reply_int(reply_at(reply, 2)), reply_int(reply_at(reply, 3)) == 1, count > 0);
 }

@@ -230,6 +230,7 @@ static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size
     const private_name_t *name = &lists->names[lists->next + (size_t)nth];
     if (reply_len(sha1)) {
         page->large++;
+        page->large_from = name->key;
         log_warn(ROLE, lists->queue->name, "left a job larger than max_payload in a private list", F_STR("list", name->key),
                  F_INT("bytes", reply_int(reply_at(reply, at + 2))), F_STR("sha1", reply_text(sha1)),
                  F_INT("max_payload", lists->queue->policy.max_payload));

@@ -76,6 +76,11 @@ void scan_abandon(scan_t *scan) {
     scan->timer.next = (mono_t){0};
 }
 
+// A scan that was broken off tells nothing.
+static void scan_note_anomalies(const scan_t *scan, const scan_pass_t *pass) {
+    anomaly_set(scan->metrics, ANOMALY_large_in_progress, pass->oversized, scan->clock.now);
+}
+
 void scan_reset(scan_t *scan) {
     scan_forget_jobs(scan);
     scan_forget_refusals(scan);
@@ -85,6 +90,7 @@ void scan_reset(scan_t *scan) {
     scan->clock = (scan_clock_t){0};
     scan->page_size = (scan_page_size_t){.entries = PAGE_FIRST};
     metric_set(&scan->metrics->in_progress_since_ms, 0);
+    scan_note_anomalies(scan, &(scan_pass_t){0});
 }
 
 // The time between two scans that a change of the list or a report asks for.
@@ -167,6 +173,7 @@ mono_t scan_next(const scan_t *scan) {
 bool scan_wants(const scan_t *scan, mono_t now) { return mono_reached(scan_next(scan), now); }
 
 static void scan_become_idle(scan_t *scan, mono_t now) {
+    scan_note_anomalies(scan, &(scan_pass_t){0});
     scan->completed++;
     scan->timer.empty_scans = 0;
     scan->timer.idle = true;
@@ -304,6 +311,7 @@ void scan_end(scan_t *scan, mono_t now) {
     if (!pass.incomplete) scan_complete(scan);
     if (!pass.saw_marker && !pass.in_place) buffer_clear(&scan->status.marker); // the list has lost its marker
     scan_note_metrics(scan, &pass, took_ns);
+    scan_note_anomalies(scan, &pass);
     timer->idle = false;
     timer->empty_scans = pass.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;
     timer->earliest = mono_add(now, scan_has_reports(scan) ? SCAN_PAUSE_MIN_MS * NS_PER_MS : pause_ns);

@@ -11,6 +11,7 @@
 #include "monitor/scan/place.h"
 #include "monitor/scan/report_table.h"
 #include "monitor/scan/workers.h"
+#include "queue/anomaly.h"
 #include "queue/report_end.h"
 
 enum {
@@ -73,6 +74,7 @@ typedef struct scan_pass {
     int64_t jobs;        // jobs that were read
     int64_t bytes;       // bytes of the entries that were read
     int64_t large_bytes; // bytes of those that are large
+    int64_t oversized;   // entries above max_payload
     int64_t since;       // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
     place_t place;       // in place, of a backup list
     uint64_t cursor;     // of stamps_prune

@@ -120,6 +120,18 @@ static void behind_and_not_heard(world_t *w) {
     first_queue(w)->copies[0].heard_ms--;
 }
 static void stale_unique(world_t *w) { first_queue(w)->stale_unique = 2; }
+/* Told a second ago by the leader, or so long ago that it says nothing. */
+static void told(world_t *w, const char *name, int number, int64_t valid_ms) {
+    static char field[256];
+    snprintf(field, sizeof field, "other 1 2 3 x\n%s %d %lld %lld sample of %s\n", name, number, (long long)(NOW - HOUR),
+             (long long)(NOW + valid_ms), name);
+    first_queue(w)->anomalies = field;
+}
+static void large_in_progress(world_t *w) { told(w, "large_in_progress", 2, 0); }
+static void large_no_more(world_t *w) { told(w, "large_in_progress", 2, -1); }
+static void large_delayed(world_t *w) { late(w), told(w, "large_delayed", 1, HOUR); }
+static void large_events(world_t *w) { told(w, "large_events", 1, HOUR); }
+static void large_dead_letters(world_t *w) { told(w, "large_dead_letters", 1, HOUR); }
 static void failed(world_t *w) {
     status_count(&w->s.recent[2], slice_text("failed"), slice_text("reported"), 3);
     status_count(&w->s.recent[2], slice_text("failed"), slice_text("new_reason"), 1);
@@ -221,6 +233,12 @@ static const struct {
     {"logs behind, not heard", behind_and_not_heard, NULL, 0, NULL, NULL, NULL},
     {"stale unique ids", stale_unique, "stale_unique", STATUS_WARNING, "email",
      "2 ids are in the sets of unique tasks, but no task", "Push the task again only if it has not run"},
+    {"large in progress", large_in_progress, "large_in_progress", STATUS_WARNING, "email",
+     "2 jobs in progress are larger than max_payload, such as sample of large_in_progress; first seen 60 min ago", "max_payload"},
+    {"large no more", large_no_more, NULL, 0, NULL, NULL, NULL},
+    {"large in delayed", large_delayed, "large_delayed", STATUS_WARNING, "email", "1 due job is larger", "max_payload"},
+    {"large events", large_events, "large_delayed", STATUS_WARNING, "email", "1 event is larger", "max_payload"},
+    {"large dead letters", large_dead_letters, "large_dead_letters", STATUS_WARNING, "email", "1 dead letter", "max_payload"},
     {"failed", failed, "failures", STATUS_NOTE, "x$y", "4 final failures in the last hour: 3 reported, 1 other",
      "audit list -c {config} --queue 'x$y' --since 1h"},
     {"retried", retried, NULL, 0, NULL, NULL, NULL},

@@ -316,6 +316,9 @@ Test(redis_delayed_tasks, logs_many_large_envelopes_once) {
     redis_ok(d.f.r, "CLIENT KILL TYPE normal"); /* a new connection reads all of them again */
     driver_run(&d.instance.driver, 500);
     cr_assert_eq(metric_get(&of(&d)->large), 64);
+    redis_ok(d.f.r, "DEL de_events");
+    fixture_step_boottime(60000); /* the safety poll */
+    until(&d, metric_get(&of(&d)->large) == 0);
 }
 
 Test(redis_delayed_tasks, leaves_envelopes_larger_than_max_payload_and_logs_them_once) {

@@ -127,6 +127,7 @@ Test(redis_dead_letters, logs_oversized_entries_without_a_record) {
     redis_ok(d.f.r, "RPUSH fights-dlq %b small %b", large, sizeof large, "", (size_t)0);
     until(&d, reasons(&d, "dead_letter") == 2);
     until(&d, fixture_log_count("did not record a dead letter that is larger") > 0);
+    cr_assert_eq(metric_get(&of(&d)->large), 1);
     cr_assert_eq(records(&d), 2);
 }
 
