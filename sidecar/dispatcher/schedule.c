@@ -8,6 +8,7 @@
 // Between these limits a score is plausible in seconds, but too early in ms. Above the upper limit it is too late in seconds.
 #define SCORE_SECONDS_LOW  1e8  // as ms: 2 January 1970; as seconds: 1973
 #define SCORE_SECONDS_HIGH 1e11 // as ms: 1973; as seconds: the year 5138
+#define SCORE_DELAY_HIGH   1e9  // as seconds: 2001. A score up to here is no time, but perhaps a delay
 
 enum {
     FIRST_BATCH = 100,       // jobs of the first promote, while their time is unknown
@@ -153,6 +154,13 @@ static bool schedule_plausible_date(const schedule_t *schedule, double score) {
     return isfinite(score) && score * unit > SCORE_SECONDS_HIGH;
 }
 
+// Whether a producer wrote seconds for ms, or a delay for a time. 0 and below mean "at once".
+static bool schedule_no_time(const schedule_t *schedule, double score) {
+    bool ms = schedule->config->policy.score_unit == SCORE_MS;
+    return config_queue_knows(schedule->config, "score_unit") && score > 0 &&
+           score < (ms ? SCORE_SECONDS_HIGH : SCORE_DELAY_HIGH);
+}
+
 // Lateness counts from the due time, or from the last time at which ready was full. Another metric counts the wait for room.
 static void schedule_count_moved(schedule_t *schedule, const promote_reply_t *reply) {
     metric_add(&schedule->metrics->promoted, reply->moved);
@@ -163,6 +171,9 @@ static void schedule_count_moved(schedule_t *schedule, const promote_reply_t *re
     if (reply->has_oldest && schedule_plausible_date(schedule, reply->oldest))
         metrics_lateness(schedule->metrics, reply->now_us - from_us, reply->moved);
     schedule->full_at_us = 0;
+    if (!reply->has_oldest || !schedule_no_time(schedule, reply->oldest)) return;
+    anomaly_sample(schedule->metrics, ANOMALY_early_jobs, "score %.17g in %s", reply->oldest, schedule->config->delayed);
+    anomaly_add(schedule->metrics, ANOMALY_early_jobs, 1, reply->now_us / 1000);
 }
 
 static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask) {
@@ -254,6 +265,10 @@ void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now) {
 
 static void schedule_warn_unit(const schedule_t *schedule, double score) {
     bool ms = schedule->config->policy.score_unit == SCORE_MS;
+    if (schedule_no_time(schedule, score) && (!ms || score <= SCORE_SECONDS_LOW))
+        log_warn(ROLE, schedule->config->name,
+                 "a delayed score is no time, but perhaps a delay: the job runs at once; write the time at which it is due",
+                 F_NUM("score", score));
     if (ms && score > SCORE_SECONDS_LOW && score < SCORE_SECONDS_HIGH)
         log_warn(ROLE, schedule->config->name,
                  "a delayed score looks like seconds, but score_unit is \"ms\": jobs run long before their time",

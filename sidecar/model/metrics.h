@@ -73,6 +73,10 @@
     X(full_us, COUNTER, "ready_limit_wait_seconds_total", 1000000,                                                               \
       "time for which due jobs waited because ready was at ready_limit")                                                         \
     X(large, LEVEL, "large_entries", 1, "entries larger than max_payload, left where they are, at the last look" COUNTED)        \
+    X(endless_heartbeats, LEVEL, "endless_heartbeats", 1,                                                                        \
+      "jobs whose heartbeat has no TTL, so that they never count as stalled, at the last scan" COUNTED)                          \
+    X(undated, COUNTER, "undated_jobs_total", 1, "jobs without a time at created_path, while most jobs have none")               \
+    X(early, COUNTER, "early_jobs_total", 1, "promotions of a job whose score is no time: it ran at once")                       \
     X(passes, COUNTER, "passes_total", 1, "complete scans of the backup list")                                                   \
     X(pass_us, COUNTER, "pass_seconds_total", 1000000, "time spent in scans")                                                    \
     X(in_progress, GAUGE, "", 1, "jobs that the last scan saw")                                                                  \

@@ -49,6 +49,13 @@ static verdict_t apply_judge(const apply_t *apply, observation_t *observation, c
     return verdict(observation, apply_policy(apply));
 }
 
+// Each job counts once, when a scan first sees it.
+static void apply_note_date(const apply_t *apply, const job_t *job) {
+    bool undated = job->created_ms == 0;
+    scan_note_date(apply->scan, undated);
+    if (undated) anomaly_sample(apply->scan->metrics, ANOMALY_undated_jobs, "job %s", job->id);
+}
+
 // Judges one entry. True: the verdict in *out must be carried out. Cheap for most jobs, which have a stamp and are in time.
 static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw,
                                  candidate_t *out) {
@@ -71,6 +78,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     bool known = dated && !absent;
     if (known) apply_read_job(apply, entry, &out->job, &observation);
     verdict_t found = apply_judge(apply, &observation, stamp);
+    if (known && *policy->created_path && found.kind == VERDICT_STAMP) apply_note_date(apply, &out->job);
     // The bytes of the job exceeded PAGES_BYTES. The next scan begins soon and has room for them.
     if (absent && (dated || apply_needs_bytes(found.kind))) {
         apply->scan->timer.rescan = true;
@@ -116,6 +124,18 @@ static char *apply_heartbeat_key(const apply_t *apply, const candidate_t *candid
     return job_heartbeat_key(apply_policy(apply), apply->scan->ops->of_worker ? candidate->entry->owner : candidate->job.id);
 }
 
+// A worker renews its heartbeat within the protected timeout. So ask for the TTL only of heartbeats of old jobs.
+static bool apply_asks_ttl(const apply_t *apply, const candidate_t *candidate) {
+    const observation_t *seen = &candidate->observation;
+    return apply->scan->state == SCAN_READ && seen->now - seen->stamp.seen > 2 * apply_policy(apply)->protected_timeout_ms;
+}
+
+static void apply_note_endless(const apply_t *apply, const heartbeat_check_t *check) {
+    if (!check->endless) return;
+    if (scan_pass(apply->scan)->endless_heartbeats++ == 0)
+        anomaly_sample(apply->scan->metrics, ANOMALY_endless_heartbeats, "\"%s\"", check->key);
+}
+
 // Reads the heartbeats that verdicts wait for, and judges again. A heartbeat that Redis refuses to read counts as present; *error
 // reports it.
 static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates, size_t count, redis_error_t *error) {
@@ -127,6 +147,7 @@ static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates,
         apply_read_job_once(apply, &candidates[i]);
         checks[i].key = candidates[i].heartbeat = apply_heartbeat_key(apply, &candidates[i]);
         checks[i].blank_is_dead = apply->scan->ops->blank_is_dead;
+        checks[i].asks_ttl = apply_asks_ttl(apply, &candidates[i]);
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
@@ -139,6 +160,7 @@ static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates,
         candidate->verdict = verdict(&candidate->observation, apply_policy(apply));
         workers_note(&apply->scan->workers, &candidate->entry->digest, (slice_t){checks[i].worker, checks[i].worker_len});
         scan_note_verdict(apply->scan, &candidate->verdict);
+        apply_note_endless(apply, &checks[i]);
     }
     return error->outcome;
 }

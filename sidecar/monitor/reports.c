@@ -31,19 +31,24 @@ static void reports_remove_orphan(void *self, const report_ref_t *report) {
     orphans_t *orphans = self;
     scan_t *scan = orphans->scan;
     call_t call = *orphans->call;
-    bool removed;
+    report_removed_t done;
+    char sha256[DIGEST_HEX_SIZE];
     digest_t digest = digest_of(report->job.data, report->job.len);
     const worker_report_t *orphan = report_table_find_orphan(&scan->reports, &digest);
     if (!orphan || orphans->error.outcome != OUTCOME_OK) return;
     call.error = &orphans->error;
     failpoint("report_before");
-    if (report_remove(&call, report->job, orphan->id, &removed) != OUTCOME_OK) return;
+    if (report_remove(&call, report->job, orphan->id, &done) != OUTCOME_OK) return;
     failpoint("report_answered");
     report_table_remove(&scan->reports, orphan);
-    if (!removed) return;
+    if (!done.removed) return;
     scan_changed(scan, true, mono_now()); // the monitor's own write has cleared the tracking of the errors hash
-    log_warn(ROLE, scan->config->name, "removed a report whose job is not in progress");
-    metric_add(&scan->metrics->stray_reports, 1);
+    digest_hex(&digest, sha256);
+    // The text is gone now. `job` makes the log keep each line.
+    log_warn(ROLE, scan->config->name, "removed a report whose job is not in progress", F_STR("job", sha256),
+             F_INT("bytes", done.bytes), F_SLICE("text", ((slice_t){done.head, done.len})));
+    anomaly_sample(scan->metrics, ANOMALY_orphan_reports, "of a job of sha256 %s in %s", sha256, scan->config->errors);
+    anomaly_add(scan->metrics, ANOMALY_orphan_reports, 1, scan->clock.now);
 }
 
 outcome_t reports_remove_orphans(const call_t *call, scan_t *scan) {

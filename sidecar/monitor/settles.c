@@ -140,7 +140,10 @@ static void settles_note_settled(const apply_t *apply, const candidate_t *candid
         metric_add(&metrics->retried, 1);
     workers_forget(&apply->scan->workers, &candidate->entry->digest);
     if (!candidate->report) metrics_stall(metrics, settles_cause(candidate));
-    if (!ends && settles_due_to_end(apply, candidate)) metric_add(&metrics->copies, 1);
+    if (!ends && settles_due_to_end(apply, candidate)) {
+        anomaly_sample(metrics, ANOMALY_endless_retries, "job %s", candidate->job.id);
+        anomaly_add(metrics, ANOMALY_endless_retries, 1, apply->scan->clock.now);
+    }
     // The settle's own write has cleared the tracking of the errors hash.
     if (candidate->report) apply->scan->timer.changed = true;
     if (candidate->report) report_table_remove(&apply->scan->reports, candidate->report);

@@ -13,7 +13,12 @@
     X(large_in_progress, LOOK, large, NULL)                                                                                      \
     X(large_delayed, LOOK, large, NULL)                                                                                          \
     X(large_events, LOOK, large, NULL)                                                                                           \
-    X(large_dead_letters, LOOK, large, NULL)
+    X(large_dead_letters, LOOK, large, NULL)                                                                                     \
+    X(endless_heartbeats, LOOK, endless_heartbeats, "a heartbeat without a TTL keeps a job in progress")                         \
+    X(undated_jobs, EVENT, undated, "created_path yields no time for most jobs; alive_timeout counts from when they were seen")  \
+    X(early_jobs, EVENT, early, NULL)                                                                                            \
+    X(endless_retries, EVENT, copies, "equal jobs are retried beyond retry_times: none ends while another is in progress")       \
+    X(orphan_reports, EVENT, stray_reports, NULL)
 
 typedef enum anomaly_kind {
 #define X(name, kind, metric, message) ANOMALY_##name,

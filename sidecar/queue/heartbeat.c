@@ -35,10 +35,18 @@ static void heartbeat_read_exists(conn_t *conn, heartbeat_check_t *check, redis_
 // True: EXISTS must decide. The key may hold another type, or the user may lack the right to read it.
 static bool heartbeat_is_unread(const heartbeat_check_t *check) { return check->key && !check->there && !check->answered; }
 
+// Without the right to PTTL nothing is known.
+static void heartbeat_read_ttl(conn_t *conn, heartbeat_check_t *check, redis_error_t *error) {
+    redis_error_t refusal;
+    redisReply *reply = conn_read_or_refusal(conn, &refusal, error);
+    check->endless = reply && reply_int(reply) == -1;
+    conn_reply_free(reply);
+}
+
 outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *checks, size_t count, redis_error_t *error) {
     redis_error_t refusal = {0};
     for (size_t i = 0; i < count; i++) {
-        checks[i].there = checks[i].answered = false;
+        checks[i].there = checks[i].answered = checks[i].endless = false;
         checks[i].worker_len = 0;
         if (!checks[i].key) continue;
         request_begin(conn, "GETRANGE", checks[i].key);
@@ -48,10 +56,14 @@ outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *checks, size_t count,
     for (size_t i = 0; i < count; i++)
         if (checks[i].key) heartbeat_read_name(conn, &checks[i], &refusal);
     *error = refusal.outcome == OUTCOME_DISCONNECTED ? refusal : (redis_error_t){0};
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         if (heartbeat_is_unread(&checks[i])) request_append(conn, "EXISTS", checks[i].key);
-    for (size_t i = 0; i < count; i++)
+        if (checks[i].key && checks[i].asks_ttl) request_append(conn, "PTTL", checks[i].key);
+    }
+    for (size_t i = 0; i < count; i++) {
         if (heartbeat_is_unread(&checks[i])) heartbeat_read_exists(conn, &checks[i], error);
+        if (checks[i].key && checks[i].asks_ttl) heartbeat_read_ttl(conn, &checks[i], error);
+    }
     return error->outcome;
 }
 

@@ -259,15 +259,19 @@ outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *foun
     return OUTCOME_OK;
 }
 
-outcome_t report_remove(const call_t *call, slice_t job, const char *id, bool *removed) {
+outcome_t report_remove(const call_t *call, slice_t job, const char *id, report_removed_t *out) {
     redisReply *reply;
-    *removed = false;
+    *out = (report_removed_t){0};
     call_script(call, &script_prune, 2);
     request_text(call->conn, call_queue(call)->config->errors, call->token, "report");
     request_bytes(call->conn, job.data, job.len);
     request_text(call->conn, id);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
-    *removed = reply_int(reply_at(reply, 1)) == 1;
+    out->removed = reply_int(reply_at(reply, 1)) == 1;
+    out->bytes = reply_int(reply_at(reply, 2));
+    slice_t head = reply_slice(reply_at(reply, 3));
+    out->len = head.len < REPORT_HEAD ? head.len : REPORT_HEAD;
+    if (out->len) memcpy(out->head, head.data, out->len);
     freeReplyObject(reply);
     return OUTCOME_OK;
 }

@@ -103,5 +103,13 @@ typedef struct reports_walk {
 // may use the connection.
 typedef void report_fn(void *self, const report_ref_t *report);
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self);
+enum { REPORT_HEAD = 200 };
+typedef struct report_removed {
+    bool removed;           // false: the text has changed, so it is still there
+    int64_t bytes;          // of the text
+    size_t len;             // of `head`
+    char head[REPORT_HEAD]; // the beginning of the text
+} report_removed_t;
+
 // Removes one report if its text is unchanged; fenced.
-outcome_t report_remove(const call_t *call, slice_t job, const char *id, bool *removed);
+outcome_t report_remove(const call_t *call, slice_t job, const char *id, report_removed_t *out);

@@ -178,6 +178,8 @@ def messages():
             role = (literals(call[0]) or [own[1] if own else "any"])[0]
             for message in (literals(call[2]) or assigned(call[2], text)) if len(call) > 2 else []:
                 found.update((level, role, message) for level in levels)
+    for _, text in sources("anomaly.h"):
+        found.update(("warn", "monitor", message) for message in re.findall(r'^ *X\(\w+, (?:LOOK|EVENT), \w+, "([^"]+)"\)', text, re.M))
     return sorted(found)
 
 

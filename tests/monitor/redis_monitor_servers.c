@@ -121,7 +121,6 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_works) {
     reports_walk_t walk = {0};
     uint64_t cursor = 0;
     int64_t now_ms;
-    bool gone;
     const call_t call = fixture_call(&f, "T");
     stamp_all(&f, jobs, 5);
     one_rotation(&f, 5);
@@ -142,8 +141,10 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_works) {
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2, "backup must hold `stays` and the sentinel");
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 4);
     redis_ok(f.r, "HSET email:errors stray boom");
-    cr_assert_eq(report_remove(&call, slice_text("stray"), id, &gone), OUTCOME_OK);
-    cr_assert(gone && redis_int(f.r, "EXISTS email:errors") == 0);
+    report_removed_t removed;
+    cr_assert_eq(report_remove(&call, slice_text("stray"), id, &removed), OUTCOME_OK);
+    cr_assert(removed.removed && removed.bytes == 4 && memcmp(removed.head, "boom", removed.len) == 0);
+    cr_assert(redis_int(f.r, "EXISTS email:errors") == 0);
     cursor = 0;
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 4);
     cr_assert_eq(stamps_prune(&call, &cursor, keep_none, NULL), OUTCOME_OK);

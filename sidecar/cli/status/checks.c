@@ -291,6 +291,34 @@ const status_check_t status_checks[] = {
     {CHECK_QUEUE, STATUS_WARNING, "large_dead_letters", check_anomaly, "It gets no record in the audit log.", .next = LARGE_NEXT,
      .variant = ANOMALY_large_dead_letters,
      .words = "dead letter is larger than max_payload|dead letters are larger than max_payload"},
+    {CHECK_QUEUE, STATUS_WARNING, "endless_heartbeats", check_anomaly,
+     "Such a heartbeat never ends. If its worker is dead, the job does not come back.",
+     .next =
+         "If the worker is dead, delete the key: the job comes back after two scans. Let workers set heartbeat and TTL in one "
+         "command, such as SET KEY WORKER EX 30",
+     .variant = ANOMALY_endless_heartbeats,
+     .words = "job is kept in progress by a heartbeat without a TTL|jobs are kept in progress by heartbeats without a TTL"},
+    {CHECK_QUEUE, STATUS_WARNING, "undated_jobs", check_anomaly,
+     "For such a job alive_timeout counts from when a scan first saw it, so it may live for longer.",
+     .next = "Look at such a job: `created_path` must lead to a number, the time since 1970 in `score_unit`",
+     .variant = ANOMALY_undated_jobs, .words = "job has no time at created_path|jobs have no time at created_path"},
+    {CHECK_QUEUE, STATUS_WARNING, "early_jobs", check_anomaly,
+     "The job ran at once: its score is a delay in place of a time, or has another unit than `score_unit`.",
+     .next =
+         "Let producers write the time at which the job is due: now + delay, in `score_unit`. If all of them write seconds, set "
+         "`score_unit` to \"s\", and restart",
+     .variant = ANOMALY_early_jobs,
+     .words = "promotion of a job whose score is no time|promotions of jobs whose score is no time"},
+    {CHECK_QUEUE, STATUS_WARNING, "endless_retries", check_anomaly,
+     "Equal jobs look alike. While two of them are in progress none is ended, so a job that always fails is retried for ever.",
+     .next = "Put an id into each job, so that no two are equal. Or set `end_duplicates`", .variant = ANOMALY_endless_retries,
+     .words = "retry beyond retry_times because of an equal job|retries beyond retry_times because of equal jobs"},
+    {CHECK_QUEUE, STATUS_WARNING, "orphan_reports", check_anomaly,
+     "The reported failure was neither recorded nor retried. Most likely a worker changes the bytes of its jobs.",
+     .next =
+         "Search the log of {leader} for `removed a report`: it has the text. Let workers report the exact bytes that they took "
+         "(docs/worker-contract.md)",
+     .variant = ANOMALY_orphan_reports, .words = "report without its job was removed|reports without their jobs were removed"},
     {CHECK_QUEUE, STATUS_NOTE, "failures", check_failures, "These jobs do not run again by themselves.",
      .next = "queue-sidecar audit list -c {config} --queue {queue} --since 1h", .adds_up = true},
     {CHECK_QUEUE, STATUS_NOTE, "failures", check_failures, "These jobs do not run again by themselves.",

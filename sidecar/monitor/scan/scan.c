@@ -13,6 +13,7 @@ enum {
     REPORTS_PAUSE_BYTES = 1024,    // after a read: 1 ms of pause for this many bytes of large reports
     REPORTS_PAUSE_MAX_MS = 600000, // longest time between two reads
     TOGETHER_MS = 10,              // a scan waits so long after a timeout: workers took more jobs shortly after
+    DATES_MAX = 1000,              // jobs in scan_dates_t
     REPORT_SCANS_SHARE = 3,        // after a scan, so many times as long without a scan that only reports ask for
 };
 
@@ -76,9 +77,22 @@ void scan_abandon(scan_t *scan) {
     scan->timer.next = (mono_t){0};
 }
 
-// A scan that was broken off tells nothing.
+// A scan that was broken off, or may have missed jobs, tells nothing.
 static void scan_note_anomalies(const scan_t *scan, const scan_pass_t *pass) {
+    if (pass->incomplete) return;
     anomaly_set(scan->metrics, ANOMALY_large_in_progress, pass->oversized, scan->clock.now);
+    anomaly_set(scan->metrics, ANOMALY_endless_heartbeats, pass->endless_heartbeats, scan->clock.now);
+    if (pass->undated && scan->dates.undated > scan->dates.dated)
+        anomaly_add(scan->metrics, ANOMALY_undated_jobs, pass->undated, scan->clock.now);
+}
+
+void scan_note_date(scan_t *scan, bool undated) {
+    if (scan->state != SCAN_READ) return;
+    scan_pass(scan)->undated += undated;
+    *(undated ? &scan->dates.undated : &scan->dates.dated) += 1;
+    if (scan->dates.dated + scan->dates.undated <= DATES_MAX) return;
+    scan->dates.dated /= 2;
+    scan->dates.undated /= 2;
 }
 
 void scan_reset(scan_t *scan) {

@@ -66,18 +66,20 @@ typedef struct scan_pass {
     bool in_place;     // without rotation: the list is long, Redis is full, or the dialect has no rotation
     bool reports_kept; // uses the reports of an earlier scan: to read them again would take Redis too long
     bool saw_marker;
-    bool ended;          // request no further entry
-    bool incomplete;     // it may have missed jobs, because the list moved too far
-    int64_t left;        // entries that the scan may still request
-    unsigned asked;      // pages requested
-    unsigned answered;   // pages read
-    int64_t jobs;        // jobs that were read
-    int64_t bytes;       // bytes of the entries that were read
-    int64_t large_bytes; // bytes of those that are large
-    int64_t oversized;   // entries above max_payload
-    int64_t since;       // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
-    place_t place;       // in place, of a backup list
-    uint64_t cursor;     // of stamps_prune
+    bool ended;                 // request no further entry
+    bool incomplete;            // it may have missed jobs, because the list moved too far
+    int64_t left;               // entries that the scan may still request
+    unsigned asked;             // pages requested
+    unsigned answered;          // pages read
+    int64_t jobs;               // jobs that were read
+    int64_t bytes;              // bytes of the entries that were read
+    int64_t large_bytes;        // bytes of those that are large
+    int64_t oversized;          // entries above max_payload
+    int64_t endless_heartbeats; // jobs whose heartbeat has no TTL
+    int64_t undated;            // jobs that scan_dates_t counts too
+    int64_t since;              // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
+    place_t place;              // in place, of a backup list
+    uint64_t cursor;            // of stamps_prune
 } scan_pass_t;
 
 // A search: SCAN_SEARCH.
@@ -93,6 +95,11 @@ typedef struct scan_search {
     size_t found;   // reported jobs in the last page
     size_t settled; // jobs that it has settled
 } scan_search_t;
+
+// Jobs of which created_path has told the time, or not: those of this term; of older ones less and less.
+typedef struct scan_dates {
+    int64_t dated, undated;
+} scan_dates_t;
 
 typedef struct scan_page_size {
     size_t entries;    // entries of the next request
@@ -132,6 +139,7 @@ typedef struct scan {
     scan_timer_t timer;
     scan_clock_t clock;
     scan_page_size_t page_size;
+    scan_dates_t dates;
     duplicates_t duplicates;
     report_table_t reports;
     workers_t workers; // the worker whose heartbeat was last read for a job
@@ -226,6 +234,7 @@ void scan_search_end(scan_t *scan, mono_t now);
 bool scan_note_job(scan_t *scan, const digest_t *digest);
 // Stores the start time of the job that was counted last, in ms by Redis's clock; 0 = now.
 void scan_note_since(scan_t *scan, int64_t since);
+void scan_note_date(scan_t *scan, bool undated);
 void scan_note_verdict(scan_t *scan, const verdict_t *verdict);
 // Whether enough scans have searched for duplicates to end a job.
 bool scan_may_end(const scan_t *scan);

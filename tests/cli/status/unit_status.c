@@ -132,6 +132,11 @@ static void large_no_more(world_t *w) { told(w, "large_in_progress", 2, -1); }
 static void large_delayed(world_t *w) { late(w), told(w, "large_delayed", 1, HOUR); }
 static void large_events(world_t *w) { told(w, "large_events", 1, HOUR); }
 static void large_dead_letters(world_t *w) { told(w, "large_dead_letters", 1, HOUR); }
+static void endless_heartbeats(world_t *w) { told(w, "endless_heartbeats", 1, HOUR); }
+static void undated_jobs(world_t *w) { told(w, "undated_jobs", 12, HOUR); }
+static void early_jobs(world_t *w) { told(w, "early_jobs", 1, HOUR); }
+static void endless_retries(world_t *w) { told(w, "endless_retries", 2, HOUR); }
+static void orphan_reports(world_t *w) { told(w, "orphan_reports", 1, HOUR); }
 static void failed(world_t *w) {
     status_count(&w->s.recent[2], slice_text("failed"), slice_text("reported"), 3);
     status_count(&w->s.recent[2], slice_text("failed"), slice_text("new_reason"), 1);
@@ -239,6 +244,13 @@ static const struct {
     {"large in delayed", large_delayed, "large_delayed", STATUS_WARNING, "email", "1 due job is larger", "max_payload"},
     {"large events", large_events, "large_delayed", STATUS_WARNING, "email", "1 event is larger", "max_payload"},
     {"large dead letters", large_dead_letters, "large_dead_letters", STATUS_WARNING, "email", "1 dead letter", "max_payload"},
+    {"heartbeats without TTL", endless_heartbeats, "endless_heartbeats", STATUS_WARNING, "email",
+     "1 job is kept in progress by a heartbeat without a TTL", "SET KEY WORKER EX 30"},
+    {"jobs without a date", undated_jobs, "undated_jobs", STATUS_WARNING, "email", "12 jobs have no time", "created_path"},
+    {"jobs that run early", early_jobs, "early_jobs", STATUS_WARNING, "email", "1 promotion of a job", "now + delay"},
+    {"equal jobs", endless_retries, "endless_retries", STATUS_WARNING, "email", "2 retries beyond", "end_duplicates"},
+    {"reports without jobs", orphan_reports, "orphan_reports", STATUS_WARNING, "email", "1 report without its job",
+     "log of pod-1/1"},
     {"failed", failed, "failures", STATUS_NOTE, "x$y", "4 final failures in the last hour: 3 reported, 1 other",
      "audit list -c {config} --queue 'x$y' --since 1h"},
     {"retried", retried, NULL, 0, NULL, NULL, NULL},
@@ -378,47 +390,6 @@ Test(unit_status, faults_come_first_and_findings_are_counted) {
     cr_assert_eq(found.count, 5);
     for (size_t i = 0; i < 5; i++) cr_assert_str_eq(found.items[i].code, order[i]);
     cr_assert(found.of[STATUS_FAULT] == 1 && found.of[STATUS_WARNING] == 1 && found.of[STATUS_NOTE] == 3);
-}
-
-#define FIVE                                                                                                                     \
-    "defaults = { heartbeat = \"off\"; }; queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; "  \
-    "}, { name = \"e\"; } );"
-
-Test(unit_status, a_finding_of_many_queues_says_how_many_failures_all_have) {
-    static const int64_t failures[] = {2, 11, 3, 5, 1};
-    scoped(end) world_t w = well(FIVE);
-    for (size_t i = 0; i < 5; i++) status_count(&w.s.recent[i], slice_text("failed"), slice_text("reported"), failures[i]);
-    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
-    cr_assert_eq(found.count, 1);
-    cr_assert_str_eq(found.items[0].what, "11 final failures in the last hour: 11 reported; 22 in all 5 queues");
-    status_findings_free(&found);
-    w.s.recent[4].partial = true;
-    found = status_diagnose(&w.s, NULL);
-    cr_assert_not_null(strstr(found.items[0].what, "; at least 22 in all 5 queues"), "%s", found.items[0].what);
-    status_findings_free(&found);
-    const bool wanted[5] = {true, true, false, false, false};
-    found = status_diagnose(&w.s, wanted);
-    cr_assert_str_eq(found.items[0].what, "11 final failures in the last hour: 11 reported");
-}
-
-/* The shared finding has the text of the first result. */
-Test(unit_status, preflight_results_about_many_queues_share_a_finding) {
-    scoped(end) world_t w = well(FIVE);
-    w.s.preflight = mem_array(6, sizeof *w.s.preflight);
-    for (size_t i = 0; i < 6; i++) { /* two of queue d */
-        size_t queue = i < 4 ? i : i - 1;
-        w.s.preflight[w.s.preflight_count++] =
-            (status_preflight_t){.kind = PREFLIGHT_QUEUE_REFUSED, .queue = queue, .text = i ? "other" : "first"};
-    }
-    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
-    cr_assert_eq(found.count, 1);
-    cr_assert_eq(found.items[0].queue_count, 5);
-    for (size_t i = 0; i < 5; i++) cr_assert_eq(found.items[0].queues[i], i);
-    cr_assert_str_eq(found.items[0].what, "first");
-    status_findings_free(&found);
-    const bool wanted[5] = {false, false, false, true, true};
-    found = status_diagnose(&w.s, wanted);
-    cr_assert_eq(found.count, 3);
 }
 
 /* An operator acts on these texts, so they must be true. */

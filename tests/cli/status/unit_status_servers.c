@@ -129,3 +129,44 @@ Test(unit_status_servers, many_queues_with_one_trouble_share_a_finding_worst_fir
     cr_assert_eq(found.count, 2);
     cr_assert(found.items[0].queues[0] == 4 && found.items[1].queues[0] == 0);
 }
+
+#define FIVE                                                                                                                     \
+    "defaults = { heartbeat = \"off\"; }; queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; "  \
+    "}, { name = \"e\"; } );"
+
+Test(unit_status_servers, a_finding_of_many_queues_says_how_many_failures_all_have) {
+    static const int64_t failures[] = {2, 11, 3, 5, 1};
+    w = well(FIVE);
+    for (size_t i = 0; i < 5; i++) status_count(&w.s.recent[i], slice_text("failed"), slice_text("reported"), failures[i]);
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
+    cr_assert_eq(found.count, 1);
+    cr_assert_str_eq(found.items[0].what, "11 final failures in the last hour: 11 reported; 22 in all 5 queues");
+    status_findings_free(&found);
+    w.s.recent[4].partial = true;
+    found = status_diagnose(&w.s, NULL);
+    cr_assert_not_null(strstr(found.items[0].what, "; at least 22 in all 5 queues"), "%s", found.items[0].what);
+    status_findings_free(&found);
+    const bool wanted[5] = {true, true, false, false, false};
+    found = status_diagnose(&w.s, wanted);
+    cr_assert_str_eq(found.items[0].what, "11 final failures in the last hour: 11 reported");
+}
+
+/* The shared finding has the text of the first result. */
+Test(unit_status_servers, preflight_results_about_many_queues_share_a_finding) {
+    w = well(FIVE);
+    w.s.preflight = mem_array(6, sizeof *w.s.preflight);
+    for (size_t i = 0; i < 6; i++) { /* two of queue d */
+        size_t queue = i < 4 ? i : i - 1;
+        w.s.preflight[w.s.preflight_count++] =
+            (status_preflight_t){.kind = PREFLIGHT_QUEUE_REFUSED, .queue = queue, .text = i ? "other" : "first"};
+    }
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
+    cr_assert_eq(found.count, 1);
+    cr_assert_eq(found.items[0].queue_count, 5);
+    for (size_t i = 0; i < 5; i++) cr_assert_eq(found.items[0].queues[i], i);
+    cr_assert_str_eq(found.items[0].what, "first");
+    status_findings_free(&found);
+    const bool wanted[5] = {false, false, false, true, true};
+    found = status_diagnose(&w.s, wanted);
+    cr_assert_eq(found.count, 3);
+}
