@@ -121,6 +121,7 @@ static void check_print_problems(const servers_t *servers, int *faults) {
         servers_problem_fn *find;
         const char *remedy;
     } problems[] = {
+        {servers_refuse_writes, SERVERS_WRITES_REMEDY},
         {servers_sentinels_silent, "see that they run, and that redis.sentinels and redis.sentinel_* fit them"},
         {servers_sentinels_quarrel, "see that all monitor the same servers under this name; the highest epoch is believed"},
         {servers_certificate_ends, "renew it, or every new connection fails then"},
@@ -151,7 +152,7 @@ static void check_replica(const preflight_call_t *call, const primary_view_t *re
 static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *faults, redis_error_t *error) {
     const preflight_call_t call = {shard->conn, shard->keys, check_print, faults, error};
     outcome_t outcome = conn_connect(shard->conn, error);
-    if (outcome == OUTCOME_OK) outcome = servers_add_primary(servers, shard->conn, error);
+    if (outcome == OUTCOME_OK) outcome = servers_add_primary(servers, shard->conn, shard->keys->queues[0].absent, error);
     if (outcome != OUTCOME_OK) return outcome;
     const primary_view_t *primary = &servers->primaries[servers->primary_count - 1];
     if (*primary->replica_of) {

@@ -76,6 +76,21 @@ void servers_text_queues(const keyspace_t *keys, buffer_t *out) {
 
 // ---- Problems.
 
+int64_t servers_refuse_writes(const servers_t *servers, int64_t now_ms, buffer_t *what) {
+    const primary_view_t *first = NULL;
+    int64_t count = 0;
+    (void)now_ms;
+    for (size_t i = 0; i < servers->primary_count; i++) {
+        if (!*servers->primaries[i].refuses_writes) continue;
+        if (count++ == 0) first = &servers->primaries[i];
+    }
+    if (count == 0) return 0;
+    buffer_printf(what, "Redis at %s", first->address);
+    if (count > 1) buffer_printf(what, " and at %" PRId64 " more", count - 1);
+    buffer_printf(what, " takes no writes: %s", first->refuses_writes);
+    return count;
+}
+
 int64_t servers_sentinels_silent(const servers_t *servers, int64_t now_ms, buffer_t *what) {
     const char *first = NULL;
     int64_t silent = 0;

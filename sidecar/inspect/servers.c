@@ -80,6 +80,18 @@ static void servers_read_info(primary_view_t *view, redisReply *const *info) {
     view->good_replicas = servers_number(info[INFO_REPLICATION], "min_slaves_good_slaves:");
 }
 
+// INFO does not tell whether stop-writes-on-bgsave-error holds, or how many replicas min-replicas-to-write wants. So ask for a
+// write that changes nothing: no such field exists.
+static void servers_try_write(primary_view_t *view, conn_t *conn, const char *absent, redis_error_t *error) {
+    redis_error_t refusal = {0};
+    request_append(conn, "DEL", absent);
+    conn_reply_free(conn_read_next(conn, NULL, &refusal));
+    if (refusal.outcome == OUTCOME_DISCONNECTED) *error = refusal;
+    size_t sentence = strcspn(refusal.text, ".");
+    if (refusal.kind == ERROR_NO_WRITES)
+        snprintf(view->refuses_writes, sizeof view->refuses_writes, "%.*s", (int)sentence, refusal.text);
+}
+
 void servers_forget_primaries(servers_t *servers) {
     free(servers->primaries);
     servers->primaries = NULL;
@@ -98,7 +110,7 @@ void servers_add_lost(servers_t *servers, const char *address, const redis_error
     servers_push(servers, &view);
 }
 
-outcome_t servers_add_primary(servers_t *servers, conn_t *conn, redis_error_t *error) {
+outcome_t servers_add_primary(servers_t *servers, conn_t *conn, const char *absent, redis_error_t *error) {
     static const char *const sections[INFO_SECTIONS] = {"server", "memory", "replication"};
     redisReply *info[INFO_SECTIONS];
     redis_error_t refusal;
@@ -111,6 +123,7 @@ outcome_t servers_add_primary(servers_t *servers, conn_t *conn, redis_error_t *e
     for (int i = 0; i < INFO_SECTIONS; i++) request_append(conn, "INFO", sections[i]);
     for (int i = 0; i < INFO_SECTIONS; i++) info[i] = conn_read_or_refusal(conn, &refusal, error);
     servers_read_info(&view, info);
+    if (error->outcome == OUTCOME_OK) servers_try_write(&view, conn, absent, error);
     for (int i = 0; i < INFO_SECTIONS; i++) conn_reply_free(info[i]);
     if (error->outcome != OUTCOME_OK) return error->outcome;
     servers_push(servers, &view);

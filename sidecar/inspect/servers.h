@@ -1,4 +1,4 @@
-// The servers of a deployment as they describe themselves: its primaries, and the sentinels. Reads only.
+// The servers of a deployment as they describe themselves: its primaries, and the sentinels. Changes nothing.
 #pragma once
 
 #include "queue/keys.h"
@@ -15,6 +15,7 @@ typedef struct primary_view {
     int64_t own_certificate_end_ms; // of the client's certificate that the connection uses; 0 = none
     char replica_of[ENDPOINT_SIZE]; // the server's own primary; "" = it is a primary, or unknown
     int64_t replicas;               // that are connected
+    char refuses_writes[200];       // why the server takes no writes; "" = it takes them, or unknown
     int64_t good_replicas;          // that keep up, as min-replicas-to-write counts them; -1 = that is not set
 } primary_view_t;
 
@@ -43,6 +44,7 @@ typedef struct servers {
 void servers_read_sentinels(servers_t *servers, const redis_config_t *redis, const atomic_bool *stop);
 void servers_forget_primaries(servers_t *servers);
 void servers_add_lost(servers_t *servers, const char *address, const redis_error_t *error); // a primary that does not answer
-// Adds the primary at the other end of an open connection. Any refusal leaves numbers unknown.
-outcome_t servers_add_primary(servers_t *servers, conn_t *conn, redis_error_t *error);
+// Adds the primary at the other end of an open connection. Any refusal leaves numbers unknown. `absent`: a key of
+// this server that nobody writes.
+outcome_t servers_add_primary(servers_t *servers, conn_t *conn, const char *absent, redis_error_t *error);
 void servers_free(servers_t *servers); // leaves it empty

@@ -29,6 +29,7 @@ void leader_back_off(leader_t *leader, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
     shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST, &leader->metrics->redis_up);
+    leader_set_gauge(&leader->metrics->writes_refused, &leader->gauges.writes_refused, error->kind == ERROR_NO_WRITES);
     metrics_say(leader->metrics, WHY_REDIS, leader->leases, error->text);
     conn_report_failure(leader->conn, ROLE, error);
 }
@@ -231,6 +232,7 @@ void leader_acquire(leader_t *leader, size_t lock) {
         leader_lock_failed(leader, lock, &error);
     } else {
         backoff_reset(&leader->backoff);
+        leader_set_gauge(&leader->metrics->writes_refused, &leader->gauges.writes_refused, 0);
         if (state.acquired)
             election_won(leader, lock, sent, &state);
         else

@@ -39,6 +39,7 @@ typedef struct election {
 typedef struct leader_gauges {
     int64_t standing_by;
     int64_t unserved;
+    int64_t writes_refused;
 } leader_gauges_t;
 
 struct leader {

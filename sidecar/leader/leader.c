@@ -33,6 +33,7 @@ void leader_free(leader_t *leader) {
     if (!leader) return;
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, 0);
     leader_set_gauge(&leader->metrics->unserved, &leader->gauges.unserved, 0);
+    leader_set_gauge(&leader->metrics->writes_refused, &leader->gauges.writes_refused, 0);
     metrics_say(leader->metrics, WHY_REDIS, leader->leases, NULL);
     for (size_t i = 0; i < leader->keys->lock_count; i++) free(leader->elections[i].other_owner);
     free(leader->elections);

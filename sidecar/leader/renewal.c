@@ -39,6 +39,7 @@ static void renewal_apply(leader_t *leader, size_t lock, mono_t sent, const redi
         leader_change_state(leader, lock, ELECTION_STANDBY, error->text);
     } else {
         backoff_reset(&leader->backoff);
+        leader_set_gauge(&leader->metrics->writes_refused, &leader->gauges.writes_refused, 0);
         leader_set_deadline(leader, lock, sent);
         lease_extend(leader->leases, lock, leader->elections[lock].deadline);
     }

@@ -19,6 +19,8 @@
     X(leading, GAUGE, "leader", 1, "locks held now")                                                                             \
     X(standing_by, GAUGE, "standby", 1, "locks that another instance holds while this one stands by")                            \
     X(redis_up, GAUGE, "redis_up", 1, "1 while the leader role has a connection to Redis")                                       \
+    X(writes_refused, GAUGE, "redis_writes_refused", 1,                                                                          \
+      "primaries that take no writes (MISCONF, NOREPLICAS), as the leader role sees them")                                       \
     X(terms, COUNTER, "terms_total", 1, "terms begun")                                                                           \
     X(terms_lost, COUNTER, "terms_lost_total", 1, "terms that ended without a release by this instance")                         \
     X(clock_steps_healed, COUNTER, "clock_steps_healed_total", 1, "stale locks removed after a clock step")                      \

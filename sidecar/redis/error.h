@@ -31,6 +31,7 @@ typedef enum redis_error_kind {
     ERROR_WRONG_TYPE,
     ERROR_CROSS_SLOT,
     ERROR_FULL,      // Redis is at maxmemory and refuses commands that need memory
+    ERROR_NO_WRITES, // MISCONF, NOREPLICAS: the server takes no writes
     ERROR_NO_SCRIPT, // NOSCRIPT
     // The server is no primary any more, or the two connections of a client lead to different servers.
     ERROR_OTHER_PRIMARY,

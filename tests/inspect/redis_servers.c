@@ -9,7 +9,7 @@
 static servers_t read_primary(conn_t *conn) {
     servers_t servers = {0};
     redis_error_t error;
-    cr_assert_eq(servers_add_primary(&servers, conn, &error), OUTCOME_OK, "%s", error.text);
+    cr_assert_eq(servers_add_primary(&servers, conn, "sidecar:email:none", &error), OUTCOME_OK, "%s", error.text);
     cr_assert_eq(servers.primary_count, 1);
     return servers;
 }
@@ -42,6 +42,23 @@ Test(redis_servers, a_primary_tells_of_its_replicas_and_its_eviction_policy) {
     scoped(servers_free) servers_t servers = read_primary(f.conn);
     cr_assert_geq(servers.primaries[0].good_replicas, 0);
     cr_assert_str_eq(servers.primaries[0].mode, "standalone");
+}
+
+/* The question changes nothing. */
+Test(redis_servers, says_why_a_server_takes_no_writes) {
+    scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){.tcp = true});
+    scoped(buffer_free) buffer_t text = {0};
+    redis_ok(f.r, "HSET sidecar:app:queues email token");
+    char *before = fixture_digest(f.r);
+    scoped(servers_free) servers_t servers = read_primary(f.conn);
+    cr_assert_eq(servers_refuse_writes(&servers, 0, &text), 0);
+    redis_ok(f.r, "CONFIG SET min-replicas-to-write 1");
+    servers_free(&servers);
+    servers = read_primary(f.conn);
+    cr_assert_eq(servers_refuse_writes(&servers, 0, &text), 1);
+    cr_assert_not_null(strstr(buffer_text(&text), " takes no writes: NOREPLICAS Not enough good replicas to write"), "%s",
+                       buffer_text(&text));
+    redis_expect(f.r, before, "DEBUG DIGEST");
 }
 
 Test(redis_servers, reports_the_end_of_the_sidecars_own_certificate) {

@@ -30,7 +30,16 @@ static int64_t check_heartbeats(const check_subject_t *x, buffer_t *what) {
 
 static bool checks_is_led(const snapshot_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
 
+// If every primary refuses writes, no instance can lead, and none can be ready.
+static bool checks_writes_refused(const check_subject_t *x) {
+    const servers_t *servers = &x->s->servers;
+    size_t refusing = 0;
+    for (size_t i = 0; i < servers->primary_count; i++) refusing += *servers->primaries[i].refuses_writes != 0;
+    return refusing > 0 && refusing == servers->primary_count;
+}
+
 static int64_t check_no_leader(const check_subject_t *x, buffer_t *what) {
+    if (checks_writes_refused(x)) return 0;
     if (*x->lock->holder || *x->lock->error.text) return 0;
     buffer_printf(what, "no instance leads: the lock %s is free", x->lock_keys->key);
     return 1;
@@ -178,6 +187,7 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
     const status_log_t *log = &x->s->log;
     const char *name = x->local->name;
     if (!*x->local->why || !checks_is_row_of(x->row, name)) return 0;
+    if (!x->row->words && checks_writes_refused(x)) return 0;
     if (strcmp(name, "config") == 0)
         buffer_printf(what, "the local instance refuses the newest config: %s", x->local->why);
     else
@@ -194,6 +204,9 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
 
 // Rows of one severity are in the order in which to act.
 const status_check_t status_checks[] = {
+    {CHECK_SERVER, STATUS_FAULT, "writes_refused", check_servers,
+     "No instance can lead. Nothing is promoted, retried or ended, and workers cannot take jobs. Nothing is lost.",
+     .next = "Make Redis take writes: " SERVERS_WRITES_REMEDY, .servers = servers_refuse_writes},
     {CHECK_SERVER, STATUS_FAULT, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT, .variant = CHECK_FULL},
     {CHECK_SERVER, STATUS_WARNING, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT},
     {CHECK_SERVER, STATUS_WARNING, "heartbeat_shared", check_heartbeats,

@@ -110,7 +110,8 @@ static void shard_find_moving(const cli_shard_t *shard, status_t *status) {
 
 static bool shard_read_slow(const cli_shard_t *shard, status_t *status) {
     const preflight_call_t call = {shard->conn, shard->keys, status_add_preflight, status, &status->error};
-    if (servers_add_primary(&status->servers, shard->conn, &status->error) != OUTCOME_OK) return false;
+    if (servers_add_primary(&status->servers, shard->conn, shard->keys->queues[0].absent, &status->error) != OUTCOME_OK)
+        return false;
     for (size_t i = 0; i < shard->keys->queue_count; i++)
         status->places[shard->keys->queues[i].number].primary = status->servers.primary_count - 1;
     outcome_t outcome = preflight_read_only(&call);

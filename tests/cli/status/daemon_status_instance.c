@@ -17,7 +17,7 @@ Test(daemon_status_instance, shows_checks_of_the_local_instance_and_a_refused_co
     cr_assert(has(run->out, "{\"check\":\"config\",\"ok\":true,\"why\":null,\"state\":\"in effect since "), "%s",
               strstr(run->out, "instance_here"));
     redis_ok(s.r, "ACL SETUSER default -zrange"); /* the dispatcher cannot find due jobs */
-    redis_ok(s.r, "ZADD q:delayed 1 job");
+    redis_ok(s.r, "ZADD q:delayed 0 job");
     cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "Redis refuses commands for \\\"q\\\"")), 10000), "%s",
               run->out);
     cr_assert_eq(run->code, 1);

@@ -53,6 +53,11 @@ static void no_replica(world_t *w) { primary(w)->replicas = 0; }
 static void one_node(world_t *w) { snprintf(primary(w)->mode, 16, "cluster"); }
 static void all_nodes(world_t *w) { one_node(w), w->s.servers.mode = REDIS_MODE_CLUSTER; }
 static void lossy(world_t *w) { primary(w)->replicas = 1; }
+static void takes_no_writes(world_t *w) {
+    snprintf(primary(w)->refuses_writes, 200, "MISCONF no disk");
+    set_check(w, "lock", "neither leading nor standing by yet: MISCONF");
+    *first_lock(w) = (snapshot_lock_t){.pttl_ms = -2};
+}
 static void not_lossy(world_t *w) { lossy(w), w->s.servers.primaries->good_replicas = 0; }
 static void vacant(world_t *w) { *first_lock(w) = (snapshot_lock_t){.pttl_ms = -2}; }
 static void foreign_lock(world_t *w) { snprintf(first_lock(w)->holder, TOKEN_SIZE, "somebody"); }
@@ -298,6 +303,8 @@ static const struct {
     {"a failover loses", lossy, "failover_loses", STATUS_NOTE, NULL, "a failover of 10.0.0.1:6379 may lose",
      "min-replicas-to-write"},
     {"writes wait for a replica", not_lossy, NULL, 0, NULL, NULL, NULL},
+    {"writes refused", takes_no_writes, "writes_refused", STATUS_FAULT, NULL,
+     "Redis at 10.0.0.1:6379 takes no writes: MISCONF no disk", "disk is full"},
     {"no replica", no_replica, NULL, 0, NULL, NULL, NULL},
     {"slot moves", moving, "slot", STATUS_WARNING, "email", "its slot moves", "the move"},
     {"slot cut off", cut_off, "slot", STATUS_FAULT, "email", "its slot is gone", "promote its replica"},
