@@ -30,16 +30,19 @@ static int64_t check_heartbeats(const check_subject_t *x, buffer_t *what) {
 
 static bool checks_is_led(const snapshot_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
 
-// If every primary refuses writes, no instance can lead, and none can be ready.
-static bool checks_writes_refused(const check_subject_t *x) {
+// Whether another finding says why no instance can lead or be ready: Redis is gone, takes no writes, or fails the preflight.
+static bool checks_explained(const check_subject_t *x) {
     const servers_t *servers = &x->s->servers;
     size_t refusing = 0;
+    if (!x->s->reached) return true;
+    for (size_t i = 0; i < x->s->preflight_count; i++)
+        if (x->s->preflight[i].kind == PREFLIGHT_REFUSED) return true;
     for (size_t i = 0; i < servers->primary_count; i++) refusing += *servers->primaries[i].refuses_writes != 0;
     return refusing > 0 && refusing == servers->primary_count;
 }
 
 static int64_t check_no_leader(const check_subject_t *x, buffer_t *what) {
-    if (checks_writes_refused(x)) return 0;
+    if (checks_explained(x)) return 0;
     if (*x->lock->holder || *x->lock->error.text) return 0;
     buffer_printf(what, "no instance leads: the lock %s is free", x->lock_keys->key);
     return 1;
@@ -187,7 +190,7 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
     const status_log_t *log = &x->s->log;
     const char *name = x->local->name;
     if (!*x->local->why || !checks_is_row_of(x->row, name)) return 0;
-    if (!x->row->words && checks_writes_refused(x)) return 0;
+    if (!x->row->words && checks_explained(x)) return 0;
     if (strcmp(name, "config") == 0)
         buffer_printf(what, "the local instance refuses the newest config: %s", x->local->why);
     else

@@ -1,15 +1,14 @@
-// The text that `status` prints: a head, a row for each queue, and the findings.
+// The text that `status` prints: the verdict, a head, a row for each queue, and the findings.
 #include <stdarg.h>
 
 #include "base/text/units.h"
 #include "cli/servers_text.h"
-#include "cli/status/status.h"
+#include "cli/status/text_layout.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
 
 enum {
-    INDENT = 9, // columns of a label
     PRIMARIES_MAX = 3,
     LEADERS_MAX = 3,
     STANDBYS_MAX = 4,
@@ -17,64 +16,8 @@ enum {
     NAME_MAX_COLUMNS = 40,
     RETRIED_MIN_WIDTH = 88, // columns of a terminal that has room for RETRIED
     RECORDS_MIN_WIDTH = 100,
+    IDLE_ROWS_MAX = 3, // more idle queues share a line
 };
-
-// ---- Lines within the given width.
-
-// Adds escaped and wrapped sentences. The first line continues the line in *out, at column `indent`, where the others begin.
-static void text_wrap(buffer_t *out, const char *text, size_t indent, const status_view_t *view) {
-    buffer_t safe = {0};
-    // A long word stays whole, so that people can copy it; --watch breaks it, for lack of room.
-    const wrap_t wrap = {.width = view->width, .indent = indent, .column = indent, .hard = view->rows > 0};
-    terminal_escape(&safe, slice_text(text), false);
-    wrap_add(out, buffer_text(&safe), safe.len, &wrap);
-    buffer_free(&safe);
-}
-
-// Adds a label and behind it a text, wrapped.
-__attribute__((format(printf, 4, 5))) static void text_labelled(buffer_t *out, const status_view_t *view, const char *label,
-                                                                const char *format, ...) {
-    buffer_t text = {0};
-    va_list args;
-    va_start(args, format);
-    buffer_vprintf(&text, format, args);
-    va_end(args);
-    buffer_printf(out, "%-*s", INDENT, label);
-    text_wrap(out, buffer_text(&text), INDENT, view);
-    buffer_free(&text);
-}
-
-// Returns how many bytes fit before the ellipsis. Cuts between words: half a number is another number.
-static size_t text_fitting(slice_t line, size_t width) {
-    size_t fits = terminal_fit(line, width - 1), at = fits;
-    while (at > 0 && line.data[at] != ' ' && line.data[at - 1] != ' ') at--;
-    return at > 0 ? at : fits;
-}
-
-// Adds lines that are not sentences, cut where they are too wide.
-static void text_clip(buffer_t *out, const char *text, size_t width) {
-    for (size_t len; *text; text += len + (text[len] == '\n')) {
-        len = strcspn(text, "\n");
-        slice_t line = {text, len};
-        bool whole = terminal_width(line) <= width;
-        buffer_add(out, text, whole ? len : text_fitting(line, width));
-        buffer_str(out, whole ? "\n" : "\u2026\n");
-    }
-}
-
-// Keeps at most `max` lines; the last one then says how many are missing.
-static void text_cut(buffer_t *out, size_t max, size_t width) {
-    size_t lines = 0;
-    for (const char *at = buffer_text(out); (at = strchr(at, '\n')); at++) lines++;
-    if (lines <= max) return;
-    char *at = out->data,
-         *more = mem_printf("... %zu lines more: enlarge the window, use --queue NAME, or omit --watch", lines - max + 1);
-    for (size_t i = 0; i + 1 < max; i++) at = strchr(at, '\n') + 1;
-    out->len = (size_t)(at - out->data);
-    *at = '\0';
-    text_clip(out, more, width);
-    free(more);
-}
 
 // ---- The head: address, time, leader and standbys.
 
@@ -274,7 +217,36 @@ static void text_row(table_t *table, const status_t *s, size_t queue, const stat
     if (view->width >= RECORDS_MIN_WIDTH) text_count_cell(table, sizes->records, error);
 }
 
-static void text_queues(const status_t *s, const status_view_t *view, buffer_t *out) {
+// Marks idle queues: nothing waits, runs or has failed, and no finding names them. Returns their number; 0 = few enough for rows.
+static size_t text_find_idle(const status_t *s, const status_findings_t *findings, const status_view_t *view, bool *idle) {
+    size_t count = 0;
+    for (size_t i = 0; i < s->keys->queue_count && !view->wanted; i++) {
+        const sizes_t *sizes = &s->sizes[i];
+        const status_recent_t *recent = &s->recent[i];
+        const snapshot_queue_t *queue = &s->snapshot.queues[i];
+        idle[i] = !*sizes->error.text && !*queue->error.text && sizes->delayed <= 0 && sizes->ready <= 0 &&
+                  sizes->in_progress <= 0 && recent->retried <= 0 && recent->failed <= 0 && !queue->uncopied_ms;
+    }
+    for (size_t f = 0; f < findings->count; f++)
+        for (size_t q = 0; q < findings->items[f].queue_count; q++) idle[findings->items[f].queues[q]] = false;
+    for (size_t i = 0; i < s->keys->queue_count; i++) count += idle[i];
+    return count > IDLE_ROWS_MAX ? count : 0;
+}
+
+// One line for all idle queues.
+static void text_idle(const status_t *s, const bool *idle, size_t count, const status_view_t *view, buffer_t *out) {
+    buffer_t line = {0};
+    buffer_printf(&line, "%zu idle queues", count);
+    for (size_t i = 0, n = 0; i < s->keys->queue_count && line.len < view->width; i++) {
+        if (!idle[i]) continue;
+        buffer_str(&line, n++ ? ", " : ": ");
+        terminal_escape(&line, slice_text(s->keys->queues[i].config->name), false);
+    }
+    text_clip(out, buffer_text(&line), view->width);
+    buffer_free(&line);
+}
+
+static void text_queues(const status_t *s, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
     table_column_t columns[TABLE_COLUMNS] = {{.title = "QUEUE", .min_width = 6, .max_width = 60}};
     size_t used = 1, size = 0;
     char *text = NULL;
@@ -283,31 +255,19 @@ static void text_queues(const status_t *s, const status_view_t *view, buffer_t *
             columns[used++] = (table_column_t){.title = text_columns[i].title, .align_right = true};
     FILE *file = open_memstream(&text, &size);
     table_t *table = table_begin(columns, used, view->width, file);
+    bool *idle = mem_array(s->keys->queue_count, sizeof *idle);
+    size_t folded = text_find_idle(s, findings, view, idle);
     for (size_t i = 0; i < s->keys->queue_count; i++)
-        if (!view->wanted || view->wanted[i]) text_row(table, s, i, view);
+        if ((!view->wanted || view->wanted[i]) && !(folded && idle[i])) text_row(table, s, i, view);
     table_end(table);
     fclose(file);
     text_clip(out, text, view->width);
+    if (folded) text_idle(s, idle, folded, view, out);
+    free(idle);
     free(text);
 }
 
 // ---- Findings.
-
-static void text_summary(const status_findings_t *findings, bool whole, buffer_t *out) {
-    static const char *const names[] = {"note", "warning", "fault"};
-    const char *between = "";
-    if (findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] == 0) {
-        buffer_str(out, whole ? "all is well" : "nothing is wrong with these queues");
-        between = "; ";
-    }
-    for (int severity = STATUS_FAULT; severity >= STATUS_NOTE; severity--) {
-        size_t count = findings->of[severity];
-        if (count == 0) continue;
-        buffer_printf(out, "%s%zu %s%s", between, count, names[severity], count == 1 ? "" : "s");
-        between = ", ";
-    }
-    buffer_str(out, "\n");
-}
 
 // Adds `queue "email": `, with a long name cut.
 static void text_queue_names(const status_t *s, const status_finding_t *finding, buffer_t *out) {
@@ -325,6 +285,48 @@ static void text_queue_names(const status_t *s, const status_finding_t *finding,
     buffer_free(&safe);
 }
 
+// The final failures of the last hour, of the queues that the user asks about. *partial: there may be more.
+static int64_t text_failures(const status_t *s, const bool *wanted, bool *partial) {
+    int64_t failed = 0;
+    *partial = false;
+    for (size_t i = 0; i < s->keys->queue_count; i++) {
+        if ((wanted && !wanted[i]) || s->recent[i].failed <= 0) continue;
+        failed += s->recent[i].failed;
+        *partial |= s->recent[i].partial;
+    }
+    return failed;
+}
+
+// The first line: whether all is well, or else the worst finding. Failed jobs are not well, although nothing is wrong with the
+// queues.
+static void text_verdict(const status_t *s, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
+    static const char *const names[] = {"note", "warning", "fault"};
+    buffer_t line = {0};
+    bool partial, wrong = findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] > 0;
+    int64_t failed = text_failures(s, view->wanted, &partial);
+    if (!wrong && failed)
+        buffer_printf(&line, "%s%s final %s in the last hour", partial ? "at least " : "", count_text(failed).text,
+                      failed == 1 ? "failure" : "failures");
+    else if (!wrong)
+        buffer_str(&line, view->wanted ? "nothing is wrong with these queues" : "all is well");
+    for (int severity = STATUS_FAULT; severity >= STATUS_NOTE; severity--) {
+        size_t count = findings->of[severity];
+        if (count)
+            buffer_printf(&line, "%s%zu %s%s",
+                          !line.len ? ""
+                          : wrong   ? ", "
+                                    : "; ",
+                          count, names[severity], count == 1 ? "" : "s");
+    }
+    if (wrong) {
+        buffer_str(&line, ": ");
+        text_queue_names(s, &findings->items[0], &line);
+        buffer_str(&line, findings->items[0].what);
+    }
+    text_wrap(out, buffer_text(&line), 0, view);
+    buffer_free(&line);
+}
+
 static void text_finding(const status_t *s, const status_finding_t *finding, const status_view_t *view, buffer_t *out) {
     static const char *const labels[] = {"note", "warning", "FAULT"}, *const colours[] = {"\x1b[36m", "\x1b[33m", "\x1b[1;31m"};
     const char *label = labels[finding->severity];
@@ -332,11 +334,11 @@ static void text_finding(const status_t *s, const status_finding_t *finding, con
     text_queue_names(s, finding, &line);
     buffer_str(&line, finding->what);
     buffer_printf(out, "%s%s%s%*s", view->colour ? colours[finding->severity] : "", label, view->colour ? "\x1b[0m" : "",
-                  (int)(INDENT - strlen(label)), "");
-    text_wrap(out, buffer_text(&line), INDENT, view);
+                  (int)(TEXT_INDENT - strlen(label)), "");
+    text_wrap(out, buffer_text(&line), TEXT_INDENT, view);
     text_labelled(out, view, "", "%s", finding->why);
-    buffer_printf(out, "%*s-> ", INDENT, "");
-    text_wrap(out, finding->next, INDENT + strlen("-> "), view);
+    buffer_printf(out, "%*s-> ", TEXT_INDENT, "");
+    text_wrap(out, finding->next, TEXT_INDENT + strlen("-> "), view);
     buffer_free(&line);
 }
 
@@ -347,10 +349,8 @@ static void text_findings(const status_t *s, const status_findings_t *findings, 
             mem_printf("%s the last hour, %s", view->width >= RETRIED_MIN_WIDTH ? "RETRIED and FAILED count" : "FAILED counts",
                        sources[s->source]);
         text_wrap(out, line, 0, view);
-        buffer_str(out, "\n");
         free(line);
     }
-    text_summary(findings, view->wanted == NULL, out);
     for (size_t i = 0; i < findings->count; i++) {
         if (view->rows == 0) buffer_str(out, "\n"); // no empty lines with --watch
         text_finding(s, &findings->items[i], view, out);
@@ -359,10 +359,11 @@ static void text_findings(const status_t *s, const status_findings_t *findings, 
 
 // On a screen of --watch the findings come first, because the end is cut off.
 void status_text(const status_t *status, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
+    text_verdict(status, findings, view, out);
     text_head(status, view, out);
     buffer_str(out, "\n");
     if (view->rows) text_findings(status, findings, view, out);
-    if (status->reached) text_queues(status, view, out);
+    if (status->reached) text_queues(status, findings, view, out);
     if (view->rows)
         text_cut(out, view->rows, view->width);
     else

@@ -92,6 +92,7 @@ Test(daemon_status_watch, draws_in_place_and_leaves_the_terminal_clean) {
 Test(daemon_status_watch, fits_the_terminal_and_follows_its_size) {
     w = prepare(60);
     w.terminal = terminal_open(80, 24);
+    for (int i = 0; i < 60; i++) redis_ok(w.cluster.r, "LPUSH q%d job", i); /* idle queues share a line */
     redis_ok(w.cluster.r, "DEL q57");
     redis_ok(w.cluster.r, "SET q57 text");
     start(&w, NULL, "NO_COLOR=1");

@@ -47,6 +47,54 @@ Test(unit_status_text, a_row_with_every_trouble_fits_80_columns) {
     cr_assert(strstr(text, "RETRIED and FAILED count the last hour") && strstr(text, "  RETRIED  "), "%s", text);
 }
 
+/* At two in the morning the first line must name the cause. */
+Test(unit_status_text, the_first_line_is_the_verdict) {
+    scoped(end) world_t w = well("queues = ( { name = \"email\"; }, { name = \"sms\"; } );");
+    cr_assert_eq(strncmp(text_of(&w, 100), "all is well\ngroup ", 18), 0, "%s", text_of(&w, 100));
+    w.s.recent[1] = (status_recent_t){.failed = 6, .reasons = {6}};
+    w.s.recent[0] = (status_recent_t){.failed = 1, .reasons = {1}, .partial = true};
+    w.s.log.open_gaps = 1;
+    char *failed = text_of(&w, 100);
+    cr_assert_eq(strncmp(failed, "at least 7 final failures in the last hour; 3 notes\n", 52), 0, "%s", failed);
+    w.s.snapshot.queues[1].served = false;
+    const char *verdict = "1 fault, 3 notes: queue \"sms\": pod-1/1 does not serve this queue\n";
+    cr_assert_eq(strncmp(text_of(&w, 100), verdict, strlen(verdict)), 0, "%s", text_of(&w, 100));
+}
+
+/* Redis takes no writes, so no instance leads, and the one on this machine is not ready. */
+Test(unit_status_text, consequences_of_a_cause_are_no_findings) {
+    static const struct { const char *check, *code; } rows[] = {{"lock", "preflight"}, {"redis", "redis_unreachable"}};
+    for (size_t i = 0; i < 2; i++) {
+        static char why[] = "no scripts";
+        scoped(end) world_t w = well("queues = ( { name = \"email\"; } );");
+        w.s.local.count = 1;
+        snprintf(w.s.local.checks[0].name, sizeof w.s.local.checks[0].name, "%s", rows[i].check);
+        snprintf(w.s.local.checks[0].why, sizeof w.s.local.checks[0].why, "refused");
+        w.s.snapshot.locks[0] = (snapshot_lock_t){.pttl_ms = -2};
+        w.s.reached = i == 0;
+        w.s.preflight = mem_array(1, sizeof *w.s.preflight);
+        w.s.preflight_count = i == 0;
+        w.s.preflight[0] = (status_preflight_t){.kind = PREFLIGHT_REFUSED, .queue = SIZE_MAX, .text = why};
+        scoped(status_findings_free) status_findings_t found = status_diagnose(&w.s, NULL);
+        cr_assert(found.count == 1 && strcmp(found.items[0].code, rows[i].code) == 0, "%zu findings, the first is %s",
+                  found.count, found.items[0].code);
+    }
+}
+
+Test(unit_status_text, idle_queues_share_a_line) {
+    scoped(end) world_t w =
+        well("queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; }, { name = \"e\"; },"
+             " { name = \"f\"; } );");
+    w.s.sizes[1].delayed = 1; /* each of these keeps its row */
+    w.s.snapshot.queues[4].served = false;
+    char *text = text_of(&w, 100);
+    cr_assert(strstr(text, "\nb ") && strstr(text, "\ne ") && strstr(text, "\n4 idle queues: a, c, d, f\n"), "%s", text);
+    cr_assert(!strstr(text, "\na ") && !strstr(text, "\nf "), "%s", text);
+    w.s.sizes[0].ready = 1;
+    text = text_of(&w, 100);
+    cr_assert(strstr(text, "\nc ") && !strstr(text, "idle queues"), "few idle queues have rows: %s", text);
+}
+
 Test(unit_status_text, quotes_words_for_a_shell) {
     static const char *const words[][2] = {{"email", "email"}, {"x y", "'x y'"}, {"it's", "'it'\\''s'"}, {"-c", "'-c'"},
                                            {"", "''"},         {"{a}", "'{a}'"}, {"a$b", "'a$b'"}};
