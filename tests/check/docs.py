@@ -312,6 +312,19 @@ def links(path, text):
                 yield number, f"the link {target} names a heading that the page does not have"
 
 
+def alerts():
+    """Each alert leads to its entry of the runbook, and has a first command."""
+    rules = pathlib.Path("deploy/kustomize/monitoring/prometheusrule.yaml")
+    for alert in re.split(r"(?m)^ *- alert: ", rules.read_text())[1:]:
+        name = alert.split()[0]
+        url = re.search(r"runbook_url: (\S+)#(\S+)", alert)
+        page, anchor = url.groups() if url else ("", "")
+        if anchor != name.lower() or not pathlib.Path(page).is_file() or anchor not in anchors(pathlib.Path(page)):
+            yield f"{rules}:1: {name} has no runbook_url that leads to its entry"
+        if not re.search(r"first_command: (>-\s+)?kubectl ", alert):
+            yield f"{rules}:1: {name} has no first_command"
+
+
 def explanations(text):
     """(line, message) for each log message that a table explains."""
     inside = False
@@ -407,7 +420,7 @@ def release():
 
 
 def check():
-    found = list(release())
+    found = [*release(), *alerts()]
     for path in documents():
         text = path.read_text()
         for look in (blocks, widths, links, explained, files, functions, absences):

@@ -70,6 +70,8 @@ plant docs 'README.md has [0-9]* lines' 'yes "" | head -n 200 >>README.md'
 plant docs 'explains no message .planted one' ':'
 plant docs 'no source logs .nonsense.' 'printf "| log message | |\n|---|---|\n| \140nonsense\140 | x |\n" >>docs/audit.md'
 plant docs 'config has the key .tls' 'echo "TLS to Redis is not in this version." >>SECURITY.md'
+plant docs 'QueueSidecarLate has no runbook_url' 'sed -i "s/#queuesidecarlate\$/#novel/" deploy/kustomize/monitoring/prometheusrule.yaml'
+plant docs 'QueueSidecarDown has no first_command' 'sed -i "/first_command: .*describe/d" deploy/kustomize/monitoring/prometheusrule.yaml'
 plant docs 'there is no file absent.c' 'printf "\140absent.c\140\n" >>docs/internals.md'
 
 plant scripts 'uses KEYS\[9\]' 'echo "redis.call(\"GET\", KEYS[9])" | tr "\"" "'"'"'" >>sidecar/queue/lua/renew.lua'

@@ -68,7 +68,7 @@ def texts():
         yield f"{TESTS}:1: {name} has no test, or is no alert"
     for alert in alerts():
         where = f"{RULE}:1: {alert['alert']}"
-        if set(alert["annotations"]) != {"summary", "description"} or set(alert["labels"]) != {"severity"}:
+        if set(alert["annotations"]) != {"summary", "description", "runbook_url", "first_command"} or set(alert["labels"]) != {"severity"}:
             yield f"{where}: its labels or annotations are not those of the other alerts"
         for text in strange(alert["expr"], known):
             yield f"{where}: {text}"
