@@ -109,3 +109,50 @@ Test(redis_survey, notes_a_queue_of_which_no_key_exists) {
     redis_ok(f.r, "LPUSH de_check event");
     expect_none(&f);
 }
+
+/* A typo in a name: the keys of these dialects come and go with the jobs, so absence alone says nothing. */
+Test(redis_survey, names_a_key_that_looks_like_a_queue_without_keys) {
+    f = fixture_start(
+        &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"email2\"; }, { name = "
+                                       "\"sms\"; }, { name = \"fights\"; "
+                                       "dialect = \"private_queues\"; main = \"fight-requests\"; private = \"w-*\"; } );"});
+    expect_none(&f);
+    redis_ok(f.r, "MSET emial 1 sidecar:email:x 1");
+    redis_ok(f.r, "LPUSH email2 job");
+    redis_ok(f.r, "LPUSH a-list-of-another-application job");
+    expect_none(&f);
+    redis_ok(f.r, "LPUSH emails job");
+    redis_ok(f.r, "ZADD smss:delayed 1 job");
+    redis_ok(f.r, "LPUSH fight_request job");
+    expect(&f, "note email: none of its keys exists; near: \"emails\"", "note sms: none of its keys exists; near: \"smss\"",
+           "note fights: none of its keys exists; near: \"fight_request\"");
+    redis_ok(f.r, "ACL SETUSER default -scan");
+    expect_none(&f);
+    redis_ok(f.r, "ACL SETUSER default +scan");
+    redis_ok(f.r, "LPUSH email job");
+    redis_ok(f.r, "HSET sidecar:sms:stamps job stamp"); /* it had jobs lately */
+    expect(&f, "note fights: none of its keys exists");
+}
+
+/* The dispatcher would push ids and envelopes of other systems as jobs. */
+Test(redis_survey, warns_of_a_list_that_is_laid_over_another_system) {
+    f = fixture_start(&(fixture_options_t){
+        .config =
+            "group = \"app\"; queues = ( { name = \"bull:video\"; }, { name = \"mail\"; ready = \"queue:mail\"; }, { name = "
+            "\"rq:queue:high\"; }, { name = \"a\"; ready = \"asynq:{a}:pending\"; }, { name = \"de\"; delayed = "
+            "\"de_delayed_events\"; }, { name = \"own\"; } );"});
+    redis_ok(f.r, "INCR own:id"); /* the application's counter */
+    redis_ok(f.r, "LPUSH queue:mail job");
+    redis_ok(f.r, "LPUSH own job");
+    expect_none(&f);
+    redis_ok(f.r, "INCR bull:video:id");
+    redis_ok(f.r, "ZADD bull:video:completed 1 7");
+    redis_ok(f.r, "SADD queues mail");
+    redis_ok(f.r, "SADD rq:queues rq:queue:high");
+    redis_ok(f.r, "SADD asynq:queues a");
+    redis_ok(f.r, "HSET de_events a b");
+    expect(&f, "warning bull:video: its key \"bull:video:delayed\" seems to be of Bull or BullMQ",
+           "warning mail: its key \"queue:mail\" seems to be of RQ, Resque or Sidekiq",
+           "warning rq:queue:high: its key \"rq:queue:high\" seems to be of RQ", "warning a: its key \"asynq:{a}:pending\"",
+           "warning de: its key \"de_delayed_events\" seems to be of delayedQueue");
+}

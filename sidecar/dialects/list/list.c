@@ -2,7 +2,7 @@
 
 #include "base/buffer.h"
 #include "config/dialect.h"
-#include "dialects/dialect.h"
+#include "dialects/names.h"
 #include "queue/scripts.h"
 
 #define MARKER_PREFIX "sidecar-sentinel:"
@@ -91,4 +91,5 @@ const dialect_ops_t dialect_list = {
     .settings = &list_settings,
     .promote = &list_promote,
     .scan = &list_scan,
+    .survey = names_survey,
 };

@@ -1,6 +1,7 @@
 // Each worker moves a job into a list of its own (BLMOVE main queue-NAME RIGHT LEFT), works on the last entry of that list and
 // then removes the entry (quarkus.io/blog/redis-job-queue-reloaded). So the last entry of each private list is the running job.
 // A scan reads these entries in place. A job whose worker is gone goes back to the right end of main.
+#include "dialects/names.h"
 #include "dialects/private_queues/internal.h"
 #include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
@@ -31,4 +32,5 @@ const dialect_ops_t dialect_private_queues = {
     .rights = private_rights,
     .scan = &private_scan,
     .side_tasks = {&dead_letters_task},
+    .survey = names_survey,
 };
