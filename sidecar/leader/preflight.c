@@ -26,6 +26,7 @@ struct preflight_results {
     metrics_t *metrics;
     queue_faults_t *faults; // of each queue; owned
     int64_t general;        // faults of the last whole check that concern no single queue; > 0: must not lead
+    int64_t told;           // of all faults in the metric, which the leaders of other shards share: those of this one
     int64_t general_found;  // the same, in the check under way
     mono_t recheck_at;      // when the next recheck may run
     mono_t check_at;        // when the next whole check may run
@@ -48,6 +49,7 @@ static void preflight_begin(preflight_results_t *results) {
 
 void preflight_results_free(preflight_results_t *results) {
     if (!results) return;
+    metric_add(&results->metrics->preflight_faults, -results->told);
     preflight_begin(results);
     for (size_t i = 0; i < results->keys->queue_count; i++) {
         condition_free(&results->faults[i].disabled);
@@ -110,7 +112,8 @@ static void preflight_adopt(preflight_results_t *results) {
         lease_disable_queue(results->leases, i, faults->disabled.holds);
         count += faults->disabled.holds + faults->wrong_keys.holds;
     }
-    metric_set(&results->metrics->preflight_faults, count);
+    metric_add(&results->metrics->preflight_faults, count - results->told);
+    results->told = count;
 }
 
 outcome_t preflight_results_check(preflight_results_t *results, conn_t *conn, redis_error_t *error) {

@@ -2,6 +2,7 @@
  * not, without a new connection. */
 #include "fixture.h"
 #include "http/health.h"
+#include "leader/preflight.h"
 
 #define CONFIG                                                                                                                   \
     "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }, "      \
@@ -185,4 +186,20 @@ Test(redis_leader_preflight, leader_without_redis_reports_the_reason) {
     proxy_refuse_new(d.f.proxy, false);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->redis_up), 10000));
     cr_assert(!readyz_reports("or it refuses the connection"));
+}
+
+/* Each shard of a Cluster has a leader of its own, and the metric is of the instance. */
+Test(redis_leader_preflight, leaders_of_two_shards_add_their_faults) {
+    open_setup(&d, "email:delayed");
+    await_faults(&d, 1);
+    leases_t *leases = d.instance.leases;
+    preflight_results_t *other = preflight_results_new(d.f.keys, leases, d.instance.metrics);
+    cr_assert_eq(conn_open(d.f.conn, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
+    cr_assert_eq(preflight_results_check(other, d.f.conn, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
+    cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 2);
+    redis_ok(d.f.r, "DEL email:delayed");
+    cr_assert_eq(preflight_results_recheck(other, d.f.conn, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
+    cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 1, "the fault of the first one is not forgotten");
+    preflight_results_free(other);
+    cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 1);
 }
