@@ -94,6 +94,7 @@ static outcome_t probe_try_commands(probe_t *probe) {
     const preflight_call_t *call = probe->call;
     request_script(call->conn, &script_probe, 1);
     request_text(call->conn, probe->key);
+    request_int(call->conn, call->keys->config->redis.db);
     if (!probe->wanted) {
         probe_append(probe, NULL, needed_rights);
         probe_append(probe, NULL, optional_rights);

@@ -1,6 +1,8 @@
 #include "inspect/survey.h"
 
+#include "base/buffer.h"
 #include "dialects/registry.h"
+#include "queue/elsewhere.h"
 #include "redis/reply.h"
 
 static const dialect_ops_t *survey_ops(const preflight_call_t *call, size_t queue) {
@@ -48,7 +50,36 @@ static outcome_t survey_dialects(const preflight_call_t *call) {
     return call->error->outcome;
 }
 
+// Tells of a key of this queue in another database. A server that refuses the look tells nothing.
+static outcome_t survey_queue_elsewhere(const preflight_call_t *call, size_t queue, elsewhere_t *found) {
+    const queue_config_t *config = call->keys->queues[queue].config;
+    redis_keys_t used = config_redis_keys(config);
+    const char **names = mem_array(used.count, sizeof *names);
+    const char *harm = dialect_ops(config->dialect)->shared_harm;
+    size_t count = 0;
+    for (size_t i = 0; i < used.count && !used.items[i].pattern; i++) names[count++] = used.items[i].name;
+    outcome_t outcome = elsewhere_find(call->conn, call->keys, names, count, found, call->error);
+    if (outcome == OUTCOME_OK && found->key)
+        preflight_report(call, PREFLIGHT_NOTE, config->name,
+                         "database %" PRId64 " also has \"%s\", and this config serves database %" PRId64
+                         " (`redis.db`): messages of Redis reach clients of every database, so %s",
+                         found->database, found->key, call->keys->config->redis.db, harm ? harm : "the sidecar may look in vain");
+    free(names);
+    config_redis_keys_free(&used);
+    if (outcome == OUTCOME_REFUSED) *call->error = (redis_error_t){0};
+    return outcome;
+}
+
+static outcome_t survey_elsewhere(const preflight_call_t *call) {
+    elsewhere_t found = {.others = 1};
+    outcome_t outcome = OUTCOME_OK;
+    for (size_t i = 0; i < call->keys->queue_count && outcome == OUTCOME_OK && found.others; i++)
+        outcome = survey_queue_elsewhere(call, i, &found);
+    return call->error->outcome;
+}
+
 outcome_t survey(const preflight_call_t *call) {
     outcome_t outcome = survey_unused(call);
+    if (outcome == OUTCOME_OK) outcome = survey_elsewhere(call);
     return outcome == OUTCOME_OK ? survey_dialects(call) : outcome;
 }

@@ -14,7 +14,7 @@ SECTION, SENTINEL_SECTION = "Least privilege", "Sentinel"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # Commands with a subcommand: the right is `command|subcommand`.
 CONTAINERS = {"sentinel", "client", "cluster", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
-READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen lindex llen lpos lrange mget pttl scard sismember smembers sscan
+READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen info lindex llen lpos lrange mget pttl scard select sismember smembers sscan
     strlen time ttl type xinfo xlen xrange xrevrange zcard zcount zmscore zrange zrangebyscore zrank
     zrevrangebyscore zscan zscore""".split())
 

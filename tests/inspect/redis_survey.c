@@ -156,3 +156,22 @@ Test(redis_survey, warns_of_a_list_that_is_laid_over_another_system) {
            "warning rq:queue:high: its key \"rq:queue:high\" seems to be of RQ", "warning a: its key \"asynq:{a}:pending\"",
            "warning de: its key \"de_delayed_events\" seems to be of delayedQueue");
 }
+
+/* Another database may hold a queue of the same name, or redis.db is wrong. */
+Test(redis_survey, notes_keys_of_a_queue_in_another_database) {
+    f = fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; }, { name = \"sms\"; } );"});
+    redis_ok(f.r, "INCR bull:video:id");
+    redis_ok(f.r, "SELECT 2");
+    redis_ok(f.r, "SET sms:other value");
+    expect_none(&f);
+    redis_ok(f.r, "LPUSH sms job");
+    redis_ok(f.r, "SELECT 3");
+    redis_ok(f.r, "INCR bull:video:id");
+    expect(&f,
+           "note video: database 3 also has \"bull:video:id\", and this config serves database 0 (`redis.db`): messages of Redis "
+           "reach clients of every database, so failures of jobs that Bull removes at once are not recorded",
+           "note sms: database 2 also has \"sms\"");
+    redis_ok(f.r, "ACL SETUSER default -select");
+    expect_none(&f);
+}

@@ -16,6 +16,7 @@ static const struct {
     {&script_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
     {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 999 9 ms 0 99 0 99 2"},
     {&script_next_due, "1 sms:delayed 0"},
+    {&script_elsewhere, "1 email:delayed 0"},
     {&script_sizes, "1 email:delayed due"},
     {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta"},
     {&script_acknowledge, "3 sidecar:email:auditors sidecar:email:failures sidecar:email:meta me 5-5"},
@@ -64,7 +65,7 @@ static const struct {
     {&script_quarantine_settle, "6 sidecar:app:lock sidecar:d:aside de_delayed_events de_events sidecar:d:failures "
                                 "sidecar:d:meta T 9 0 1 kind X###1 - end - 0 0 "
                                 "- 0 - - x"},
-    {&script_probe, "1 sidecar:preflight-x HSET LPUSH XADD"},
+    {&script_probe, "1 sidecar:preflight-x 0 HSET LPUSH XADD"},
     {&script_break_stale_lock, "1 sidecar:app:lock T 60000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };

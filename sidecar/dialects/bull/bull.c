@@ -137,6 +137,7 @@ static const right_t bull_rights[] = {
     {RIGHT_SCRIPT(bull_requeue)},
     {RIGHT_SCRIPT(quarantine_read)},
     {RIGHT_SCRIPT(quarantine_settle)},
+    {"recording failures of jobs that Bull removes at once", .script = &script_elsewhere, .optional = true},
     {"settling many stalled jobs in one pass", RIGHT_COMMANDS("LSET"), .optional = true},
     {"removing many marks of jobs at once", RIGHT_COMMANDS("UNLINK"), .optional = true},
     {0},
@@ -148,4 +149,5 @@ const dialect_ops_t dialect_bull = {.settings = &bull_settings,
                                     .requeue = &bull_requeue,
                                     .adopt = bull_adopt,
                                     .used_append = bull_used_append,
-                                    .rights = bull_rights};
+                                    .rights = bull_rights,
+                                    .shared_harm = "failures of jobs that Bull removes at once are not recorded"};

@@ -4,7 +4,8 @@
 // begins a little before the last read, and once a minute at most a full-range read covers the last 10 minutes. The sidecar's
 // zset `recorded` has the failures that are in the stream already. Bull also publishes each failure on the channel `failed`.
 // Messages show failures of workers whose clocks are further behind, and of jobs that Bull removed at once (removeOnFail). The
-// record of a removed job has only the id and the error of its message.
+// record of a removed job has only the id and the error of its message. A message names no database. So such a record is made
+// only while no other database holds a Bull queue of this name.
 #include "dialects/bull/failed_channel.h"
 
 #include "base/buffer.h"
@@ -60,6 +61,7 @@ typedef struct failed {
     bool full;             // the stream was full; wait for pause_until
     bool messages_turn;    // the next step handles messages, even if a read is due
     bull_messages_t messages;
+    bull_sharing_t sharing; // failed_forget keeps it
 } failed_t;
 
 static void failed_forget(void *state) {
@@ -82,6 +84,7 @@ static void *failed_open(const queue_keys_t *at) {
 static void failed_close(void *state) {
     failed_t *s = state;
     bull_messages_clear(&s->messages);
+    condition_free(&s->sharing.why);
     free(s->key);
     free(s);
 }
@@ -123,6 +126,7 @@ static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char
         s->mark_known = true;
     }
     freeReplyObject(reply);
+    if (call->error->outcome == OUTCOME_OK && s->records) bull_sharing_look(&s->sharing, step);
     return call->error->outcome;
 }
 
@@ -306,6 +310,7 @@ static void failed_step_messages(failed_t *s, side_task_call_t *call) {
     failed_sent_t sent[MESSAGE_PAGE];
     bull_job_t job;
     size_t asked = s->messages.count < MESSAGE_PAGE ? s->messages.count : MESSAGE_PAGE, count = 0, at = 0;
+    if (bull_sharing_look(&s->sharing, call) != OUTCOME_OK) return;
     failed_append_page(s, call->redis.conn, asked);
     redisReply *page = failed_read_page(&call->redis);
     if (!page) return;
@@ -313,7 +318,7 @@ static void failed_step_messages(failed_t *s, side_task_call_t *call) {
         while (at + 1 < asked && !slice_equal(job.id, s->messages.all[at]->id)) at++;
         if (!job.score.len) {
             // A job with a hash, but not in `failed`, was retried meanwhile. An expected failure is recorded already.
-            if (strcmp(job.state, "none") != 0 || failed_is_expected(s, at, call->now)) continue;
+            if (strcmp(job.state, "none") != 0 || s->sharing.why.holds || failed_is_expected(s, at, call->now)) continue;
             job.fields[BULL_FAILED_REASON] = s->messages.all[at]->error;
         }
         failed_send_record(s, call, &job, reply_number(reply_at(page, 0)), &sent[count]);

@@ -1,10 +1,14 @@
 #include "dialects/bull/failed_channel.h"
 
 #include "base/json/json.h"
+#include "base/log.h"
+#include "dialects/bull/internal.h"
+#include "queue/elsewhere.h"
 
 enum {
     MESSAGE_BYTES_MAX = 4 << 20,
-    EXPECTED_S = 60, // a later message is about another failure
+    SHARING_S = 3600, // after another database has lost its queue: messages of that queue may be under way
+    EXPECTED_S = 60,  // a later message is about another failure
 };
 
 static void messages_remove(bull_messages_t *messages, size_t index) {
@@ -90,4 +94,38 @@ void bull_messages_take_expected(bull_messages_t *messages, slice_t id) {
         messages->expected[i].at = (mono_t){0};
         return;
     }
+}
+
+// ---- Other databases.
+
+static void sharing_update(bull_sharing_t *sharing, const side_task_call_t *step, const char *why) {
+    const char *queue = call_queue(&step->redis)->config->name;
+    if (*why) sharing->until = mono_add(step->now, SHARING_S * NS_PER_S);
+    if (!*why && !mono_reached(sharing->until, step->now)) return;
+    condition_change_t change = condition_update_reason(&sharing->why, why);
+    if (change == CONDITION_BEGAN)
+        log_warn("monitor", queue, "failures of jobs that Bull removes at once are not recorded", F_STR("reason", why));
+    else if (change == CONDITION_ENDED)
+        log_info("monitor", queue, "failures of jobs that Bull removes at once are recorded again");
+}
+
+outcome_t bull_sharing_look(bull_sharing_t *sharing, const side_task_call_t *step) {
+    const call_t *call = &step->redis;
+    const char *base = bull_config(call_queue(call)->config)->base;
+    char *const names[] = {mem_printf("%s:id", base), mem_printf("%s:failed", base)}; // Bull never deletes `id`
+    char why[sizeof call->error->text + 64] = "";
+    elsewhere_t found;
+    outcome_t outcome = elsewhere_find(call->conn, call->keys, (const char *const *)names, 2, &found, call->error);
+    free(names[0]);
+    free(names[1]);
+    if (outcome == OUTCOME_REFUSED)
+        snprintf(why, sizeof why, "redis does not tell about other databases: %s", call->error->text);
+    else if (outcome != OUTCOME_OK)
+        return outcome;
+    else if (found.database >= 0)
+        snprintf(why, sizeof why, "database %" PRId64 " holds a Bull queue of this name, and messages tell no database",
+                 found.database);
+    *call->error = (redis_error_t){0};
+    sharing_update(sharing, step, why);
+    return OUTCOME_OK;
 }

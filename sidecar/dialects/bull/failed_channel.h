@@ -3,8 +3,10 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/condition.h"
 #include "base/digest.h"
 #include "base/slice.h"
+#include "dialects/dialect.h"
 
 // JSON member in each message that the sidecar publishes, so that the sidecar can skip its own messages. Bull ignores it.
 #define BULL_OUR_MESSAGE "\"by\":\"queue-sidecar\""
@@ -42,3 +44,12 @@ void bull_messages_expect(bull_messages_t *messages, slice_t id, mono_t now);
 size_t bull_messages_expected(const bull_messages_t *messages, slice_t id, mono_t now); // messages of the id still to come
 // Forgets the oldest expected failure of the id, because its message has come; does nothing if there is none.
 void bull_messages_take_expected(bull_messages_t *messages, slice_t id);
+
+// Whether a message may be about another database: Redis names no database in it.
+typedef struct bull_sharing {
+    condition_t why; // holds: it may
+    mono_t until;    // not before this the condition ends
+} bull_sharing_t;
+
+// Looks whether another database holds a Bull queue of this name. Logs a change.
+outcome_t bull_sharing_look(bull_sharing_t *sharing, const side_task_call_t *step);

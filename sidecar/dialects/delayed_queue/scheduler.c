@@ -1,5 +1,6 @@
-// Notices that the library's own scheduler runs beside the sidecar. At each run it sets its lock, and deletes the lock a moment
-// later (DelayedEventService.java, tryLock, unlock). So a look at the key finds nothing, but client tracking tells of the change.
+// Notices that the library's own scheduler runs beside the sidecar. At each run it sets its lock, reads the events, and deletes
+// the lock (DelayedEventService.java, dispatchDelayedMessages). So only a look at that moment finds the key, and client tracking
+// tells of the moment. The look proves the run: the scheduler of another database changes a key of the same name.
 #include "base/buffer.h"
 #include "base/log.h"
 #include "dialects/delayed_queue/internal.h"
@@ -8,7 +9,8 @@
 
 enum {
     AGAIN_S = 10, // between a change and the next request for a message about a change
-    RUNS = 2,     // lock changes before it warns; one may have another cause
+    MISSED_S = 1, // the same after a look that came too late
+    RUNS = 2,     // runs before it warns; one may have another cause
 };
 
 static const char ROLE[] = "monitor";
@@ -18,7 +20,7 @@ typedef struct scheduler {
     char *lock;    // owned
     mono_t arm_at; // when to ask for the next message
     bool changed;  // the lock has changed since the last step
-    int64_t runs;  // changes seen
+    int64_t runs;  // seen
 } scheduler_t;
 
 static void *scheduler_open(const queue_keys_t *keys) {
@@ -54,6 +56,15 @@ static void scheduler_ask(const side_task_call_t *call, redisReply **out) {
     if (!out) conn_reply_free(reply);
 }
 
+static bool scheduler_is_locked(const scheduler_t *scheduler, const side_task_call_t *call) {
+    redisReply *exists;
+    request_append(call->redis.conn, "EXISTS", scheduler->lock);
+    scheduler_ask(call, &exists);
+    bool locked = reply_int(exists) == 1;
+    conn_reply_free(exists);
+    return locked;
+}
+
 // Writes the time for `status`. Not fenced: the field is for people, and `status` ignores an old one.
 static void scheduler_tell(scheduler_t *scheduler, side_task_call_t *call) {
     redisReply *time;
@@ -74,9 +85,10 @@ static void scheduler_tell(scheduler_t *scheduler, side_task_call_t *call) {
 static outcome_t scheduler_step(void *state, side_task_call_t *call) {
     scheduler_t *scheduler = state;
     if (scheduler->changed) {
+        bool runs = scheduler_is_locked(scheduler, call);
         scheduler->changed = false;
-        scheduler->arm_at = mono_add(call->now, AGAIN_S * NS_PER_S);
-        if (++scheduler->runs >= RUNS) scheduler_tell(scheduler, call);
+        scheduler->arm_at = mono_add(call->now, (runs ? AGAIN_S : MISSED_S) * NS_PER_S);
+        if (runs && ++scheduler->runs >= RUNS) scheduler_tell(scheduler, call);
     }
     if (call->arm && mono_reached(scheduler->arm_at, call->now)) {
         request_caching(call->redis.conn);

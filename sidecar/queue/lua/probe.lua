@@ -2,7 +2,8 @@
 -- probe: tries commands on a scratch key, and returns those that Redis refuses.
 --
 -- KEYS[1]  scratch   string, deleted at the end; has a TTL in case Redis refuses DEL
--- ARGV[1+] command   in upper case
+-- ARGV[1]  database  the caller's
+-- ARGV[2+] command   in upper case
 -- Reply    {command, error, ...} of the refused commands
 -- Safe     by type: each command finds the scratch key as an empty string. A command for another type fails, and the others
 --          leave an empty string. Redis checks the user's rights before the keys (luaRedisGenericCommand in
@@ -14,12 +15,14 @@ local samples = { -- commands, with arguments valid for all of them
     {'HDEL HEXISTS HGET HMGET HSTRLEN LPOS LPUSH RPUSH SADD SISMEMBER SREM ZMSCORE ZREM ZSCORE', key, 'member'},
     {'HSCAN LINDEX SSCAN', key, 0},
     {'HSET', key, 'field', ''},
+    {'INFO', 'keyspace'},
     {'LINSERT', key, 'BEFORE', 'pivot', 'member'},
     {'LREM LSET ZADD', key, 0, 'member'},
     {'PEXPIRE', key, 60000},
     {'PUBLISH', key, ''},
     {'RENAME RPOPLPUSH', key, key},
     {'SCAN', 0, 'COUNT', 1},
+    {'SELECT', ARGV[1]},
     {'SET', key, '', 'PX', 60000},
     {'PING TIME'},
     {'XADD', key, '*', 'field', ''},
@@ -34,7 +37,7 @@ local function failure(command, ...)
     return type(reply) == 'table' and reply.err and string.gsub(reply.err, '^@user_script: %d+: %-?', '') or nil
 end
 local wanted, reply = {}, {}
-for _, command in ipairs(ARGV) do wanted[command] = 'probe.lua has no sample of this command' end
+for i = 2, #ARGV do wanted[ARGV[i]] = 'probe.lua has no sample of this command' end
 for _, sample in ipairs(samples) do
     for command in string.gmatch(sample[1], '%u+') do
         if wanted[command] then

@@ -66,11 +66,15 @@ Test(redis_delayed_survey, a_member_larger_than_other_replies_is_read) {
     expect_said(&f, "events of the class \"a.Big\" wait");
 }
 
-/* The library sets its lock at each run, and deletes it a moment later. */
-static void run_library(void) {
+/* The library sets its lock at each run, reads the events, and deletes the lock. */
+static void run_library_at(const char *maxmemory) {
     redis_ok(d.f.r, "SET de_delayed_events_lock value EX 2000000 NX");
+    redis_ok(d.f.r, "CONFIG SET maxmemory %s", maxmemory);
+    driver_run(&d.instance.driver, 50);
     redis_ok(d.f.r, "DEL de_delayed_events_lock");
 }
+
+static void run_library(void) { run_library_at("0"); }
 
 Test(redis_delayed_survey, warns_of_the_scheduler_of_the_library) {
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
@@ -90,6 +94,23 @@ Test(redis_delayed_survey, warns_of_the_scheduler_of_the_library) {
     expect_said(&d.f, "warning email: the scheduler of delayedQueue runs too");
     redis_ok(d.f.r, "HSET sidecar:email:meta scheduler %lld", redis_ms(d.f.r) - 6 * 60 * 1000);
     expect_said(&d.f, NULL); /* it was put off meanwhile */
+}
+
+/* Client tracking names no database: the scheduler of another one changes a key of the same name. */
+Test(redis_delayed_survey, the_scheduler_of_another_database_is_none_of_this_one) {
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
+    driver_run(&d.instance.driver, 100);
+    redis_ok(d.f.r, "SELECT 1");
+    for (int i = 0; i < 4; i++) {
+        long long asked = server_commandstat(d.f.server, "exists");
+        run_library();
+        cr_assert(driver_until(&d.instance.driver, server_commandstat(d.f.server, "exists") > asked, 5000), "nothing looked");
+        fixture_step_boottime(10001);
+        driver_run(&d.instance.driver, 100);
+    }
+    redis_ok(d.f.r, "SELECT 0");
+    cr_assert_eq(fixture_log_count("the scheduler of delayedQueue runs too"), 0);
+    cr_assert_eq(redis_int(d.f.r, "HEXISTS sidecar:email:meta scheduler"), 0);
 }
 
 /* Refused keys must not stop the work on the queue. */
@@ -112,8 +133,7 @@ Test(redis_delayed_survey, a_full_redis_does_not_stop_the_monitor) {
     driver_run(&d.instance.driver, 100);
     for (int i = 0; i < 4; i++) {
         redis_ok(d.f.r, "CONFIG SET maxmemory 0");
-        run_library();
-        redis_ok(d.f.r, "CONFIG SET maxmemory 1");
+        run_library_at("1");
         driver_run(&d.instance.driver, 100);
         fixture_step_boottime(10001);
         driver_run(&d.instance.driver, 100);
