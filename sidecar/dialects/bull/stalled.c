@@ -40,7 +40,7 @@ typedef struct stalled_job {
 
 typedef struct stalled {
     const queue_keys_t *at;
-    bool marked;     // jobs are marked, and check_at is set
+    bool marked;     // jobs are marked, or may be, and check_at is set
     mono_t check_at; // when the marks are a whole interval old
     mono_t renew_at; // when stalled-check is renewed
     int64_t marking; // entries of active that are marked so far; 0 = no mark is in progress
@@ -56,9 +56,11 @@ static void stalled_rewind(stalled_t *s) {
     s->skip = s->left = 0;
 }
 
+// The marks of the last connection, or of another leader, may be a whole interval old. So the next step checks before it marks.
 static void stalled_forget(void *state) {
     stalled_t *s = state;
-    s->marked = false;
+    s->marked = true;
+    s->check_at = s->renew_at = (mono_t){0};
     s->marking = 0;
     stalled_rewind(s);
 }

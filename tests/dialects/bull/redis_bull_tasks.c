@@ -63,6 +63,43 @@ Test(redis_bull_tasks, a_job_taken_since_the_mark_has_not_stalled) {
     cr_assert_eq(redis_int(r, "EXISTS " BULL "active"), 0, "without locks after a whole interval both jobs end");
 }
 
+static bool marks_are_due(redis_t *r) {
+    char *marked = redis_str(r, "HGET sidecar:video:meta marked");
+    return marked && *marked && redis_ms(r) - strtoll(marked, NULL, 10) >= INTERVAL_MS;
+}
+
+/* A connection breaks, or a leader dies, before the check of each page. The jobs must not wait for another interval. */
+Test(redis_bull_tasks, marks_that_are_due_outlive_connection_and_leader) {
+    enum { JOBS = 1000 };
+    redis_t *r = s.f.r;
+    s.f.config->queues[0].policy.alive_timeout_ms = 0;
+    redis_ok(r, "EVAL %s 1 " BULL "active %d",
+             "for i = 1, ARGV[1] do redis.call('HSET', 'bull:video:' .. i, 'name', 'n') redis.call('LPUSH', KEYS[1], i) end",
+             JOBS);
+    do step(&s);
+    while (redis_int(r, "SCARD " BULL "stalled") < JOBS); /* one part in each step */
+    cr_assert(wait_for(marks_are_due(r), 5000));
+    char *marked = redis_str(r, "HGET sidecar:video:meta marked");
+    for (int i = 0; i < JOBS && redis_int(r, "LLEN " BULL "active") > 0; i++) {
+        redis_expect(r, marked, "HGET sidecar:video:meta marked");
+        bull_stalled_task.forget(s.states[0]);
+        step(&s);
+    }
+    cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), JOBS);
+}
+
+Test(redis_bull_tasks, marks_that_are_not_due_outlive_a_leader) {
+    redis_t *r = s.f.r;
+    bull_config(&s.f.config->queues[0])->stalled_interval_ms = 60000;
+    active(r, "1", NULL);
+    step(&s);
+    char *marked = redis_str(r, "HGET sidecar:video:meta marked");
+    bull_stalled_task.forget(s.states[0]);
+    step(&s);
+    redis_expect(r, marked, "HGET sidecar:video:meta marked");
+    cr_assert_eq(redis_int(r, "LLEN " BULL "active"), 1);
+}
+
 Test(redis_bull_tasks, ids_without_a_job_end_with_their_reason) {
     redis_t *r = s.f.r;
     redis_ok(r, "LPUSH " BULL "active ghost wait meta");
