@@ -5,9 +5,9 @@
 
 #include "auditor/internal.h"
 #include "base/log.h"
+#include "redis/keepalive.h"
 
 enum {
-    BLOCK_MAX_MS = 60000,              // longest wait of one XREAD
     REPLY_MAX_ENTRIES = 3000,          // entries of one reply
     ENTRY_NS = 1000,                   // an XREAD takes Redis about so long for an entry,
     KIB_NS = 1000,                     // and so long for a KiB of its texts
@@ -46,13 +46,15 @@ static bool read_choose_streams(auditor_t *a, bool early) {
     return true;
 }
 
+static int64_t read_min(int64_t a, int64_t b) { return a < b ? a : b; }
+
 static bool read_may_have_more(const auditor_t *a) { return a->read.catching_up || a->reply.full; }
 
 // Returns how long the next XREAD may wait in Redis. If there may be more entries, it must not wait.
 static int64_t read_block_ms(auditor_t *a, mono_t now) {
     if (read_may_have_more(a)) return 0;
     int64_t block_ms = mono_diff(auditor_next_timer(a), now) / NS_PER_MS;
-    return block_ms < 1 ? 1 : block_ms < BLOCK_MAX_MS ? block_ms : BLOCK_MAX_MS;
+    return read_min(block_ms < 1 ? 1 : block_ms, conn_keep_alive_ms(a->redis.conn));
 }
 
 // Before a wait.
@@ -87,8 +89,6 @@ static bool read_send(auditor_t *a, bool early) {
 }
 
 bool auditor_send_read(auditor_t *a) { return read_send(a, false); }
-
-static int64_t read_min(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // XREAD counts entries, and does not tell how long it took. Approach the right number in steps, by the size of the last reply.
 static void read_adapt_budget(stream_read_t *read, const stream_reply_t *reply, int64_t slice_us) {

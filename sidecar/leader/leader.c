@@ -171,15 +171,9 @@ static void leader_notice_move(leader_t *leader) {
     for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = now;
 }
 
-// An idle connection becomes readable only when the server has closed it.
 static void leader_keep_connection(leader_t *leader) {
-    struct redisReply *reply = NULL;
     redis_error_t error;
-    if (!conn_is_open(leader->conn)) return;
-    outcome_t outcome = conn_try_read(leader->conn, &reply, &error);
-    conn_reply_free(reply);
-    if (outcome != OUTCOME_DISCONNECTED) outcome = conn_keep_alive(leader->conn, &error);
-    if (outcome != OUTCOME_DISCONNECTED) return;
+    if (conn_keep_alive(leader->conn, &error) != OUTCOME_DISCONNECTED) return;
     conn_report_failure(leader->conn, ROLE, &error);
     for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = mono_now();
 }

@@ -41,6 +41,7 @@ void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t 
     if (block_ms > 0) {
         request_text(conn, "BLOCK");
         request_int(conn, block_ms);
+        conn_expect_wait(conn);
     }
     request_text(conn, "STREAMS");
     for (size_t i = 0; i < keys->queue_count; i++)

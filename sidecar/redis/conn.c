@@ -46,6 +46,8 @@ void conn_free(conn_t *conn) {
 
 void conn_expect_job(conn_t *conn) { conn->guard.most_bytes = MAX_JOB_REPLY; }
 
+void conn_expect_wait(conn_t *conn) { conn->waits = true; }
+
 void conn_expect_flat(conn_t *conn) {
     conn_expect_job(conn);
     conn->guard.flat = &conn->flat;
@@ -77,7 +79,7 @@ void conn_close(conn_t *conn) {
     if (conn->reader) redisReaderFree(conn->reader);
     conn->channel = NULL;
     conn->reader = NULL;
-    conn->scripts_loaded = false;
+    conn->scripts_loaded = conn->waits = false;
     buffer_free(&conn->requests);
     conn->sent = conn->complete = conn->in_flight = conn->reader_peak = 0;
 }
@@ -120,8 +122,13 @@ outcome_t conn_lose(conn_t *conn, redis_error_t *error, redis_error_kind_t kind,
     return OUTCOME_DISCONNECTED;
 }
 
+// Servers and balancers close idle connections, none before a second.
+static bool conn_was_idle(const conn_t *conn) {
+    return (conn->in_flight == 0 || conn->waits) && mono_diff(mono_now(), conn->heard_at) >= NS_PER_S;
+}
+
 static outcome_t conn_lose_channel(conn_t *conn, redis_error_t *error, const char *what) {
-    return conn_lose(conn, error, ERROR_OTHER, what, channel_reason(conn->channel));
+    return conn_lose(conn, error, conn_was_idle(conn) ? ERROR_IDLE : ERROR_OTHER, what, channel_reason(conn->channel));
 }
 
 time_limit_t conn_limit(const conn_t *conn, int timeout_ms) {
@@ -282,6 +289,7 @@ outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *
         return error->outcome;
     if (found) conn_shrink_reader(conn);
     if (found && conn->in_flight) conn->in_flight--;
+    if (conn->in_flight == 0) conn->waits = false;
     redisReply *got = found;
     if (got && got->type == REDIS_REPLY_ERROR) return conn_read_error_reply(conn, got, error);
     *reply = got;

@@ -97,6 +97,9 @@ int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst); 
 // MAX_JOB_REPLY, because it holds bytes of jobs.
 void conn_expect_job(conn_t *conn);
 
+// Until the last reply to the requests sent so far the connection counts as idle: they wait for news, or are of no use.
+void conn_expect_wait(conn_t *conn);
+
 // Like conn_expect_job, for a reply that is an array of very many parts: conn_flat has them, and *reply has none. Call it again
 // until the reply has come.
 void conn_expect_flat(conn_t *conn);

@@ -45,6 +45,7 @@ typedef enum redis_error_kind {
     ERROR_SLOT_IS_MOVING, // ASK and TRYAGAIN
     // Connections.
     ERROR_STOPPED,    // the process is to stop, so the wait was cut short
+    ERROR_IDLE,       // the other side closed a connection that was idle: no request is lost
     ERROR_TLS,        // a handshake failed
     ERROR_TLS_SILENT, // the server accepted the connection and said nothing in the handshake
 } redis_error_kind_t;

@@ -24,8 +24,22 @@ static bool failure_begin(conn_t *conn, unsigned kind, int64_t *lasted_s) {
     return tell;
 }
 
+// An idle connection that is replaced at once is no trouble: if it cannot be replaced, that is told.
+static void failure_note_idle(const conn_t *conn, const char *role) {
+    mono_t now = mono_now();
+    int64_t idle_ms = mono_diff(now, conn->heard_at) / NS_PER_MS;
+    idle_news_t news = shard_note_idle_close(conn->shard, idle_ms, now);
+    LOG_AT(news == IDLE_NO_NEWS ? LOG_DEBUG : LOG_INFO, role, NULL,
+           news == IDLE_LIMIT ? "redis closes idle connections; sending PING sooner" : "redis closed an idle connection",
+           F_STR("redis", conn->address.text), F_INT("idle_ms", idle_ms), F_INT("ping_ms", shard_keepalive_ms(conn->shard)));
+}
+
 void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *error) {
     if (conn->moves != shard_moves(conn->shard)) return;
+    if (error->kind == ERROR_IDLE) {
+        failure_note_idle(conn, role);
+        return;
+    }
     // A role that is to stop gives up its request; others may wait for the same answer of the sentinels.
     if (error->kind == ERROR_STOPPED) return;
     int64_t lasted_s;

@@ -49,6 +49,7 @@ struct conn {
     size_t complete;
     size_t last_request; // offset of the last complete request
     size_t in_flight;    // complete requests without a reply; a subscriber gets more replies than requests
+    bool waits;          // these leave the connection idle
     int argc;
     size_t reader_peak; // the largest number of bytes that the reader has held since it was created
     reply_guard_t guard;

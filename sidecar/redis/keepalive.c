@@ -3,15 +3,29 @@
 #include "redis/auth.h"
 #include "redis/internal.h"
 
-static mono_t keepalive_ping_at(const conn_t *conn) { return mono_add(conn->heard_at, KEEPALIVE_S * NS_PER_S); }
+int64_t conn_keep_alive_ms(const conn_t *conn) { return shard_keepalive_ms(conn->shard); }
+
+static mono_t keepalive_ping_at(const conn_t *conn) { return mono_add(conn->heard_at, conn_keep_alive_ms(conn) * NS_PER_MS); }
+
+static void keepalive_append_ping(conn_t *conn) {
+    request_append(conn, "PING");
+    conn_expect_wait(conn);
+}
 
 outcome_t conn_keep_alive(conn_t *conn, redis_error_t *error) {
+    struct redisReply *reply = NULL;
     *error = (redis_error_t){0};
     if (!conn_is_open(conn)) return OUTCOME_OK;
-    if (auth_renew(conn, error) != OUTCOME_OK || !mono_reached(keepalive_ping_at(conn), mono_now())) return error->outcome;
     assert(conn->in_flight == 0);
-    request_begin(conn, "PING");
-    if (request_ask(conn, NULL, error) == OUTCOME_REFUSED) *error = (redis_error_t){0}; // a refusal is a sign of life, too
+    // While no reply is awaited, the connection becomes readable only when the other side has closed it.
+    outcome_t outcome = conn_try_read(conn, &reply, error);
+    conn_reply_free(reply);
+    if (outcome != OUTCOME_OK || auth_renew(conn, error) != OUTCOME_OK || !mono_reached(keepalive_ping_at(conn), mono_now()))
+        return error->outcome;
+    keepalive_append_ping(conn);
+    outcome = conn_read(conn, 0, &reply, error);
+    conn_reply_free(reply);
+    if (outcome == OUTCOME_REFUSED) *error = (redis_error_t){0}; // a refusal is a sign of life, too
     return error->outcome;
 }
 
@@ -28,7 +42,7 @@ outcome_t conn_keep_subscriber_alive(conn_t *subscriber, redis_error_t *error) {
     *error = (redis_error_t){0};
     if (!mono_reached(conn_keep_subscriber_alive_at(subscriber), now)) return OUTCOME_OK;
     if (keepalive_awaits_reply(subscriber)) return conn_lose(subscriber, error, ERROR_OTHER, "no reply to PING", "");
-    request_append(subscriber, "PING");
+    keepalive_append_ping(subscriber);
     subscriber->pinged_at = now;
     return conn_flush(subscriber, error);
 }

@@ -1,13 +1,14 @@
-// Managed services close connections that are idle for some minutes. So each idle connection sends PING once a minute. The same
+// Managed services close connections that are idle for some minutes. So each idle connection sends PING once a minute. A server
+// with a short `timeout`, or a balancer, closes them sooner, and PING then comes sooner, too (shard_note_idle_close). The same
 // calls renew AUTH.
 #pragma once
 
 #include "redis/conn.h"
 
-enum { KEEPALIVE_S = 60 }; // without a byte from the server
+int64_t conn_keep_alive_ms(const conn_t *conn); // shard_keepalive_ms
 
-// For a connection without outstanding replies: renews AUTH and sends PING if they are due, and waits for the reply. Anything but
-// OUTCOME_OK: back off.
+// For a connection without outstanding replies: notices that the other side has closed it, renews AUTH and sends PING if they are
+// due, and waits for the reply. Anything but OUTCOME_OK: back off; ERROR_IDLE needs no pause.
 outcome_t conn_keep_alive(conn_t *conn, redis_error_t *error);
 // For a connection that waits for the reply to a blocking command, behind which Redis would not read AUTH: opens another one if
 // the password has changed, and then replaces *conn. True: *conn is another connection, and the reply will not come. A refusal

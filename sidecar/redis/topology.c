@@ -231,6 +231,24 @@ mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id) {
     return since;
 }
 
+int64_t shard_keepalive_ms(const shard_t *shard) {
+    int64_t learned_ms = atomic_load(&shard->keepalive_ms);
+    return learned_ms ? learned_ms : KEEPALIVE_S * 1000;
+}
+
+idle_news_t shard_note_idle_close(shard_t *shard, int64_t idle_ms, mono_t now) {
+    enum { SAME_TIME_MS = 2000, LEAST_MS = 500 }; // a server counts `timeout` in seconds, and looks once a second
+    pthread_mutex_lock(&shard->topology->mutex);
+    idle_close_t before = shard->idle_close;
+    bool first = !before.at.ns, other_moment = !first && mono_diff(now, before.at) >= NS_PER_S;
+    int64_t half_ms = (before.idle_ms < idle_ms ? before.idle_ms : idle_ms) / 2;
+    bool limit = other_moment && llabs(before.idle_ms - idle_ms) <= SAME_TIME_MS && half_ms < shard_keepalive_ms(shard);
+    if (first || other_moment) shard->idle_close = (idle_close_t){now, idle_ms};
+    if (limit) atomic_store(&shard->keepalive_ms, half_ms > LEAST_MS ? half_ms : LEAST_MS);
+    pthread_mutex_unlock(&shard->topology->mutex);
+    return first ? IDLE_FIRST : limit ? IDLE_LIMIT : IDLE_NO_NEWS;
+}
+
 uint64_t password_tag(const char *password) {
     digest_t digest = digest_of(password, strlen(password));
     uint64_t tag;

@@ -60,6 +60,14 @@ void shard_disconnected(shard_t *shard);
 // Returns when this process first reached the data of that server: another process or another epoch may have other data.
 mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id);
 
+// After this time without a byte from the server a connection to the shard sends PING.
+enum { KEEPALIVE_S = 60 }; // unless the shard has learned a shorter one
+int64_t shard_keepalive_ms(const shard_t *shard);
+// Notes that the other side has closed a connection that was idle for so long. Somebody may have killed it by hand, and others at
+// the same moment. Two that were closed after the same time at different moments show a limit.
+typedef enum idle_news { IDLE_NO_NEWS, IDLE_FIRST, IDLE_LIMIT } idle_news_t; // IDLE_LIMIT: PING comes sooner now
+idle_news_t shard_note_idle_close(shard_t *shard, int64_t idle_ms, mono_t now);
+
 // ---- The password file, as all connections know it.
 
 uint64_t password_tag(const char *password);

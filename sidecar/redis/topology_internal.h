@@ -27,14 +27,22 @@ typedef struct outage {
     mono_t told_at[OUTAGE_KINDS]; // the last line about each outcome_t, or OUTAGE_OF_TLS; 0 = none
 } outage_t;
 
+// The last idle connection that the other side has closed.
+typedef struct idle_close {
+    mono_t at;       // 0 = there was none
+    int64_t idle_ms; // how long it had been silent
+} idle_close_t;
+
 struct shard {
     topology_t *topology;
-    atomic_uint epoch; // changed with the mutex held
-    atomic_uint moves; // likewise
+    atomic_uint epoch;            // changed with the mutex held
+    atomic_uint moves;            // likewise
+    _Atomic int64_t keepalive_ms; // of shard_keepalive_ms; 0 = nothing is learned; changed with the mutex held
     // The mutex guards all that follows.
     endpoint_t endpoint;
     bool named; // sentinels or a slot map named the endpoint; else it is of the configuration
     outage_t outage;
+    idle_close_t idle_close;
     char server_id[SERVER_ID_SIZE]; // of the server that the last connection has reached
     unsigned server_epoch;
     mono_t server_since;

@@ -47,7 +47,7 @@ void session_close(session_t *session) {
 }
 
 void session_back_off(session_t *session, const redis_error_t *error) {
-    session->retry_at = backoff_failed(&session->backoff, mono_now());
+    session->retry_at = error->kind == ERROR_IDLE ? mono_now() : backoff_failed(&session->backoff, mono_now());
     conn_report_failure(session->data, session->ops->role, error);
     if (error->outcome != OUTCOME_DISCONNECTED) return;
     session_drop(session);
@@ -141,18 +141,8 @@ static bool session_open(session_t *session, mono_t now) {
     return conn_is_open(session->data);
 }
 
-// While no reply is awaited, the connection becomes readable only when the server has closed it.
-static bool session_check_alive(session_t *session) {
-    struct redisReply *reply = NULL;
-    redis_error_t error;
-    outcome_t outcome = conn_try_read(session->data, &reply, &error);
-    conn_reply_free(reply);
-    if (outcome != OUTCOME_OK) session_back_off(session, &error);
-    return outcome == OUTCOME_OK;
-}
-
 static void session_lose_subscriber(session_t *session, const redis_error_t *error) {
-    conn_report_failure(session->data, session->ops->role, error);
+    conn_report_failure(error->kind == ERROR_IDLE ? session->subscriber : session->data, session->ops->role, error);
     conn_close(session->subscriber);
     session->tracking = false;
     mono_t now = mono_now();
@@ -165,7 +155,7 @@ static bool session_keep_alive(session_t *session) {
     redis_error_t error;
     if (conn_keep_alive(session->data, &error) != OUTCOME_OK) {
         session_back_off(session, &error);
-        return false;
+        return mono_reached(session->retry_at, mono_now()) && session_open(session, mono_now());
     }
     if (!conn_is_open(session->subscriber)) return true;
     if (auth_is_outdated(session->data, session->subscriber)) {
@@ -202,8 +192,8 @@ bool session_ready(session_t *session) {
         backoff_reset(&session->backoff);
         session->retry_at = now;
     }
-    return mono_reached(session->retry_at, now) && session_open(session, now) && session_check_alive(session) &&
-           session_keep_alive(session) && session_check_tracking(session);
+    return mono_reached(session->retry_at, now) && session_open(session, now) && session_keep_alive(session) &&
+           session_check_tracking(session);
 }
 
 void session_wait(const session_t *session, mono_t next, role_wait_t *wait) {

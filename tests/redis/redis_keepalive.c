@@ -2,6 +2,7 @@
 #include "redis/keepalive.h"
 
 #include "fixture.h"
+#include "redis/failure.h"
 #include "redis/tracking.h"
 #include "wait.h"
 
@@ -106,6 +107,95 @@ Test(redis_keepalive, every_connection_of_the_roles_is_in_use) {
     cr_assert(pings(&f) >= 4 && pings(&f) <= 2 * CONNECTIONS, "%ld", pings(&f));
     cr_assert_eq(metric_get(&instance.metrics->terms), 1);
     cr_assert_eq(proxy_connections_total(f.proxy), opened);
+}
+
+/* The server closes all connections of this type after `ms` without a byte. */
+static void close_idle(fixture_t *f, int64_t ms, const char *type) {
+    fixture_step_boottime(ms);
+    redis_ok(f->r, "CLIENT KILL TYPE %s SKIPME yes", type);
+}
+
+static void expect_idle(fixture_t *f, const conn_t *conn) {
+    cr_assert_eq(f->error.outcome, OUTCOME_DISCONNECTED, "%s", f->error.text);
+    cr_assert_eq(f->error.kind, ERROR_IDLE, "%s", f->error.text);
+    conn_report_failure((conn_t *)conn, "test", &f->error);
+}
+
+static void close_data(fixture_t *f, int64_t ms) {
+    cr_assert_eq(conn_open(f->conn, &f->error), OUTCOME_OK, "%s", f->error.text);
+    close_idle(f, ms, "normal");
+    cr_assert(wait_for(conn_keep_alive(f->conn, &f->error) != OUTCOME_OK, 5000));
+    expect_idle(f, f->conn);
+}
+
+/* Somebody kills connections now and then, or several at once. */
+Test(redis_keepalive, idle_connections_that_are_killed_show_no_limit) {
+    scoped(fixture_stop) fixture_t f = fixture_start(NULL);
+    fixture_hold_boottime();
+    close_data(&f, 5000);
+    conn_report_failure(f.conn, "test", &f.error); /* another role had been idle for as long */
+    close_data(&f, 20000);
+    close_data(&f, 9000);
+    cr_assert_eq(conn_keep_alive_ms(f.conn), KEEPALIVE_S * 1000);
+    cr_assert_eq(fixture_log_count("redis closed an idle connection"), 1, "told once");
+    cr_assert_eq(fixture_log_count("cannot reach redis"), 0);
+}
+
+Test(redis_keepalive, ping_comes_before_the_limit_of_the_server) {
+    scoped(fixture_stop) fixture_t f = fixture_start(NULL);
+    fixture_hold_boottime();
+    close_data(&f, 30500);
+    close_data(&f, 31200);
+    cr_assert_eq(conn_keep_alive_ms(f.conn), 15250);
+    close_data(&f, 61000); /* this process was frozen */
+    cr_assert_eq(conn_keep_alive_ms(f.conn), 15250);
+    close_data(&f, 3000);
+    close_data(&f, 2000);
+    cr_assert_eq(conn_keep_alive_ms(f.conn), 1000);
+    close_data(&f, 1000);
+    cr_assert_eq(conn_keep_alive_ms(f.conn), 500);
+    close_data(&f, 1000);
+    cr_assert_eq(fixture_log_count("sending PING sooner"), 3, "%s", fixture_log());
+    cr_assert_eq(fixture_log_count("cannot reach redis"), 0);
+}
+
+/* A balancer closes subscribed connections too, perhaps in the moment of the PING. */
+Test(redis_keepalive, a_subscriber_may_be_closed_while_it_is_idle) {
+    conn_t *subscriber;
+    fixture_t f = open_pair(&subscriber, NULL);
+    close_idle(&f, 2000, "pubsub");
+    cr_assert(wait_for(tracking_read(subscriber, NULL, NULL, NULL, &f.error) != OUTCOME_OK, 5000));
+    expect_idle(&f, subscriber);
+    cr_assert_eq(tracking_start(f.conn, subscriber, &f.error), OUTCOME_OK, "%s", f.error.text);
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "PING"});
+    fixture_step_boottime(ALMOST_MS + 1001);
+    cr_assert_eq(conn_keep_subscriber_alive(subscriber, &f.error), OUTCOME_OK);
+    cr_assert(wait_for(tracking_read(subscriber, NULL, NULL, NULL, &f.error) != OUTCOME_OK, 5000));
+    expect_idle(&f, subscriber);
+    close_pair(&f, subscriber);
+}
+
+static redis_error_kind_t lose_request(fixture_t *f, const char *command, int64_t ms) {
+    redisReply *reply;
+    cr_assert_eq(conn_open(f->conn, &f->error), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(conn_flush(f->conn, &f->error), OUTCOME_OK, "%s", f->error.text);
+    request_begin(f->conn, "BRPOP", "list", "0");
+    if (strcmp(command, "wait") == 0) conn_expect_wait(f->conn);
+    request_end(f->conn);
+    cr_assert_eq(conn_flush(f->conn, &f->error), OUTCOME_OK, "%s", f->error.text);
+    close_idle(f, ms, "normal");
+    cr_assert(wait_for(conn_try_read(f->conn, &reply, &f->error) != OUTCOME_OK, 5000));
+    return f->error.kind;
+}
+
+Test(redis_keepalive, a_lost_request_is_a_failure) {
+    scoped(fixture_stop) fixture_t f = fixture_start(NULL);
+    fixture_hold_boottime();
+    cr_assert_eq(lose_request(&f, "wait", 2000), ERROR_IDLE, "it waited for news");
+    cr_assert_eq(lose_request(&f, "wait", 500), ERROR_OTHER, "no limit is as short");
+    cr_assert_eq(lose_request(&f, "work", 2000), ERROR_OTHER);
+    conn_report_failure(f.conn, "test", &f.error);
+    cr_assert_eq(fixture_log_count("cannot reach redis"), 1);
 }
 
 /* PING would get the reply to the other request. */
