@@ -80,6 +80,26 @@ Test(redis_topology_cluster, a_shard_outlives_its_primary) {
     cr_assert_eq(topology_shard_count(w.topology), count);
 }
 
+/* This one too. */
+static long long connections_of(server_t *server) { return server_info_int(server, "stats", "total_connections_received"); }
+
+/* One node alone decides not where the password goes. */
+Test(redis_topology_cluster, a_moved_reply_to_a_server_that_no_map_knows_asks_for_the_map) {
+    w = begin(1, 0);
+    scoped(server_drop) server_t *foreign = server_start(&(server_options_t){.tcp = true});
+    address_t unknown = {.host = "127.0.0.1", .port = server_port(foreign)};
+    refresh();
+    topology_take_refresh(w.topology);
+    long long connections = connections_of(foreign);
+    topology_slot_moved(w.topology, 5, &unknown);
+    expect_owner(5);
+    cr_assert(topology_take_refresh(w.topology), "nobody asks for the map");
+    refresh();
+    expect_owner(5);
+    cr_assert_eq(topology_shard_count(w.topology), 1);
+    cr_assert_eq(connections_of(foreign), connections + 1);
+}
+
 Test(redis_topology_cluster, a_moved_reply_moves_one_slot_at_once_and_an_ask_none) {
     w = begin(2, 0);
     redis_error_t error;
@@ -90,10 +110,12 @@ Test(redis_topology_cluster, a_moved_reply_moves_one_slot_at_once_and_an_ask_non
     cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
     nodes_move_begin(&w.nodes, slot, 1 - from);
     topology_take_refresh(w.topology);
+    long long connections = connections_of(w.nodes.servers[1 - from]);
     request_begin(conn, "GET", "k");
     cr_assert_eq(request_ask(conn, NULL, &error), OUTCOME_REFUSED);
     cr_assert_eq(error.kind, ERROR_SLOT_IS_MOVING, "%s", error.text);
     cr_assert_eq(topology_shard_of(w.topology, slot), old, "ASK has changed the map");
+    cr_assert_eq(connections_of(w.nodes.servers[1 - from]), connections + 1, "ASK was followed");
     nodes_move_finish(&w.nodes, slot, 1 - from);
     request_begin(conn, "GET", "k");
     cr_assert_eq(request_ask(conn, NULL, &error), OUTCOME_REFUSED);

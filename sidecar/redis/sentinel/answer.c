@@ -86,6 +86,25 @@ static bool sentinel_is_outsider(const sentinel_answer_t *answers, size_t count,
     return false;
 }
 
+static bool sentinel_counts(const sentinel_answer_t *answers, size_t count, size_t number) {
+    return answers[number].error.outcome == OUTCOME_OK && !sentinel_is_outsider(answers, count, number);
+}
+
+static bool sentinel_leaps(const sentinel_answer_t *answer, int64_t epoch) {
+    return answer->config_epoch > epoch && answer->config_epoch - 1 > epoch;
+}
+
+static bool sentinel_leaps_alone(const sentinel_answer_t *answers, size_t count, size_t number, int64_t epoch) {
+    bool alive = false; // another sentinel sees a primary alive
+    if (!sentinel_leaps(&answers[number], epoch)) return false;
+    for (size_t i = 0; i < count; i++) {
+        if (i == number || !sentinel_counts(answers, count, i)) continue;
+        if (sentinel_leaps(&answers[i], epoch) && address_equal(&answers[i].primary, &answers[number].primary)) return false;
+        alive = alive || !answers[i].down;
+    }
+    return alive;
+}
+
 static size_t sentinel_count_naming(const sentinel_answer_t *answers, size_t count, const address_t *primary) {
     size_t naming = 0;
     for (size_t i = 0; i < count; i++)
@@ -101,10 +120,11 @@ static bool sentinel_is_better(const sentinel_choice_t *a, const sentinel_choice
     return a->naming > b->naming;
 }
 
-sentinel_choice_t sentinel_choose(const sentinel_answer_t *answers, size_t count, const address_t *current) {
+sentinel_choice_t sentinel_choose(const sentinel_answer_t *answers, size_t count, const address_t *current, int64_t epoch) {
     sentinel_choice_t best = {0};
     for (size_t i = 0; i < count; i++) {
-        if (answers[i].error.outcome != OUTCOME_OK || sentinel_is_outsider(answers, count, i)) continue;
+        if (!sentinel_counts(answers, count, i)) continue;
+        if (current->port && sentinel_leaps_alone(answers, count, i, epoch)) continue;
         sentinel_choice_t next = {&answers[i], sentinel_count_naming(answers, count, &answers[i].primary), NULL};
         if (!best.believed || sentinel_is_better(&next, &best, current)) best = next;
     }

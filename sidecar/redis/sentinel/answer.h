@@ -47,5 +47,7 @@ typedef struct sentinel_choice {
 
 // Believes the highest config epoch. Among answers with this epoch, `current` (port 0 = none) wins, then the address that most of
 // them name. Does not believe an outsider: a sentinel that no other knows, while others know each other. It monitors some other
-// primary under the same name.
-sentinel_choice_t sentinel_choose(const sentinel_answer_t *answers, size_t count, const address_t *current);
+// primary under the same name. Nor one that alone tells a leap: a config epoch more than one above `epoch`, that of `current`,
+// while another sentinel sees its primary alive. A failover raises the epoch by one, unless elections have failed, and all
+// sentinels hear of it within 2 s.
+sentinel_choice_t sentinel_choose(const sentinel_answer_t *answers, size_t count, const address_t *current, int64_t epoch);

@@ -137,7 +137,7 @@ const address_t *sentinel_group_ask(sentinel_group_t *group, const atomic_bool *
     group_forget_answers(group);
     sentinel_ask_all(group->redis, group->known, group->known_count, stop, group->answers);
     group->answer_count = group->known_count;
-    sentinel_choice_t choice = sentinel_choose(group->answers, group->answer_count, &group->primary);
+    sentinel_choice_t choice = sentinel_choose(group->answers, group->answer_count, &group->primary, group->config_epoch);
     if (!choice.believed) {
         group_explain(group, error);
         return NULL;
@@ -148,7 +148,7 @@ const address_t *sentinel_group_ask(sentinel_group_t *group, const atomic_bool *
 }
 
 bool sentinel_group_disagrees(const sentinel_group_t *group, char *text, size_t size) {
-    sentinel_choice_t choice = sentinel_choose(group->answers, group->answer_count, &group->primary);
+    sentinel_choice_t choice = sentinel_choose(group->answers, group->answer_count, &group->primary, group->config_epoch);
     if (!choice.believed || !choice.against) return false;
     snprintf(text, size, "%s says %s (config epoch %lld), %s says %s (config epoch %lld)",
              address_text(&choice.believed->sentinel).text, address_text(&choice.believed->primary).text,

@@ -20,7 +20,9 @@
 //    roles try again at once.
 // 5. The leader of a failover knows the new primary first, with a higher config epoch. From then on, answers of a lower epoch are
 //    behind, not believed. Only if all sentinels that answer agree on a lower epoch for GROUP_BEHIND_S, were they set up anew.
-// 6. If no sentinel answers, open connections go on, because a primary does not change without sentinels; no new one is opened.
+// 6. A leap of the config epoch that one sentinel alone tells waits for a second one, if another sees its primary alive
+//    (sentinel_choose). So one sentinel that somebody has added cannot take the sidecar away from a primary that works.
+// 7. If no sentinel answers, open connections go on, because a primary does not change without sentinels; no new one is opened.
 //
 // One gap remains, in Redis itself: a server that has lost its role does not know it yet, and accepts requests until the
 // sentinels have named its successor. `min-replicas-to-write` narrows this window.

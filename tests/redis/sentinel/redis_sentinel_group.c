@@ -245,6 +245,14 @@ Test(redis_sentinel_group, addresses_are_translated) {
     cr_assert(translated, "a learned sentinel is not asked at its reachable address");
 }
 
+static bool sentinel_names(redis_t *r, const char *id) {
+    redisReply *peers = redis_do(r, "SENTINEL SENTINELS " SENTINEL_MASTER);
+    for (size_t i = 0; i < peers->elements; i++)
+        for (size_t k = 0; k < peers->element[i]->elements; k++)
+            if (strcmp(peers->element[i]->element[k]->str, id) == 0) return true;
+    return false;
+}
+
 Test(redis_sentinel_group, one_liar_is_not_believed) {
     a = asker_begin(NULL, "");
     scoped(server_drop) server_t *foreign = server_start(&(server_options_t){.tcp = true});
@@ -255,6 +263,35 @@ Test(redis_sentinel_group, one_liar_is_not_believed) {
     cr_assert_eq(asker_ask(), 0, "an outsider with a high epoch is believed");
     cr_assert(sentinel_group_disagrees(a.group, text, sizeof text));
     cr_assert(strstr(text, "config epoch 1000"), "%s", text);
+}
+
+/* The other sentinels believe that this one monitors their primary, with their config epoch. */
+static void introduce(int number) {
+    scoped(redis_drop) redis_t *liar = sentinel_open(a.s, number);
+    scoped(redis_drop) redis_t *honest = sentinel_open(a.s, SENTINELS - 1);
+    scoped(redis_drop) redis_t *r = redis_open(a.s->servers[0]);
+    char *id = kept(redis_str(liar, "SENTINEL MYID"));
+    char *hello = kept_printf("127.0.0.1,%d,%s,0," SENTINEL_MASTER ",127.0.0.1,%d,0", a.s->sentinels[number].port, id,
+                              sentinels_port(a.s, 0));
+    redis_ok(r, "PUBLISH __sentinel__:hello %s", hello);
+    cr_assert(wait_for(sentinel_names(honest, id), 10000), "the others do not know the sentinel");
+}
+
+/* A sentinel that is in nobody's configuration, and which an honest one names. */
+Test(redis_sentinel_group, one_liar_that_the_others_know_is_not_believed) {
+    a = asker_begin(NULL, "");
+    cr_assert_eq(asker_ask(), 0);
+    scoped(server_drop) server_t *foreign = server_start(&(server_options_t){.tcp = true});
+    sentinel_lie(a.s, 0, server_port(foreign), 1000);
+    introduce(0);
+    char text[512];
+    for (int i = 0; i < 2; i++) cr_assert_eq(asker_ask(), 0, "one sentinel alone is believed");
+    cr_assert(sentinel_group_disagrees(a.group, text, sizeof text));
+    cr_assert(strstr(text, "config epoch 1000"), "%s", text);
+    sentinel_lie(a.s, 1, server_port(foreign), 1000);
+    introduce(0);
+    introduce(1);
+    cr_assert_eq(asker_ask(), -1, "two sentinels are not believed");
 }
 
 /* The leader of a failover dies after it has told its clients, and before it told the other sentinels. */

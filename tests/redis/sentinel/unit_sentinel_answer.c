@@ -4,7 +4,7 @@
 
 #include <hiredis/hiredis.h>
 
-enum { ALL = 3 };
+enum { ALL = 3, EPOCH = 4 };
 
 static const address_t NOWHERE;
 
@@ -33,7 +33,7 @@ static sentinel_answer_t silent(const char *reason) {
 static bool expect(sentinel_answer_t a, sentinel_answer_t b, sentinel_answer_t c, const char *current, const char *believed) {
     sentinel_answer_t answers[ALL] = {a, b, c};
     address_t now = current ? at(current) : NOWHERE;
-    sentinel_choice_t choice = sentinel_choose(answers, ALL, &now);
+    sentinel_choice_t choice = sentinel_choose(answers, ALL, &now, EPOCH);
     if (believed) {
         cr_assert_not_null(choice.believed, "no answer is believed");
         cr_assert_str_eq(address_text(&choice.believed->primary).text, believed);
@@ -77,6 +77,34 @@ Test(unit_sentinel_answer, sentinel_is_believed_if_no_other_knows_any) {
     cr_assert_not(expect(says("x", OTHER, 2, ""), says("y", OLD, 1, ""), silent("gone"), NULL, OTHER));
     /* An ACL hides the id of a sentinel. */
     cr_assert_not(expect(says("", OTHER, 5, ""), says("a", OLD, 4, "b"), says("b", OLD, 4, "a"), NULL, OTHER));
+}
+
+static sentinel_answer_t sees_down(sentinel_answer_t answer) {
+    answer.down = true;
+    return answer;
+}
+
+Test(unit_sentinel_answer, a_lone_leap_of_the_epoch_waits_for_a_second_voice) {
+    cr_assert_not(expect(says("a", OLD, 4, "xb"), says("b", OLD, 4, "ax"), says("x", OTHER, 99, ""), OLD, OLD));
+    cr_assert_not(expect(says("a", OLD, 4, "xb"), says("b", OLD, 4, "ax"), says("x", OTHER, INT64_MAX, "ab"), OLD, OLD));
+    cr_assert_not(expect(says("a", OLD, 4, "xb"), says("b", OTHER, 98, "ax"), says("x", OTHER, 99, ""), OLD, OTHER));
+    /* Two that name different servers are no second voice for each other. */
+    cr_assert_not(expect(says("a", OLD, 4, "xb"), says("b", NEW, 98, "ax"), says("x", OTHER, 99, ""), OLD, OLD));
+    /* One sees its primary down, and the other one is silent: a failover after elections that failed. */
+    cr_assert_not(expect(sees_down(says("a", OLD, 4, "xb")), silent("gone"), says("x", NEW, 7, "ab"), OLD, NEW));
+    cr_assert_not(expect(sees_down(says("a", OLD, 4, "xb")), says("b", OLD, 4, "ax"), says("x", NEW, 7, "ab"), OLD, OLD));
+    cr_assert(expect(silent("gone"), silent("gone"), says("x", NEW, 7, "ab"), OLD, NEW), "nobody else answers");
+    cr_assert_not(expect(says("a", OLD, 4, "xb"), says("b", OLD, 4, "ax"), says("x", OTHER, 99, ""), NULL, OTHER),
+                  "nothing is known to leap from");
+}
+
+/* Else a later failover would be believed only after the liar has gone. */
+Test(unit_sentinel_answer, a_lone_leap_at_the_present_primary_hides_no_failover) {
+    sentinel_answer_t answers[ALL] = {says("a", OLD, 4, "xb"), says("b", OLD, 4, "ax"), says("x", OLD, 99, "")};
+    address_t current = at(OLD);
+    cr_assert_eq(sentinel_choose(answers, ALL, &current, EPOCH).believed->config_epoch, 4);
+    for (int i = 0; i < ALL; i++) sentinel_answer_free(&answers[i]);
+    cr_assert_not(expect(says("a", NEW, 5, "xb"), says("b", OLD, 4, "ax"), says("x", OLD, 99, ""), OLD, NEW));
 }
 
 static redisReply *reply_of(const char *wire) {
