@@ -3,6 +3,7 @@
 #include "inspect/sizes.h"
 #include "queue/anomaly.h"
 #include "queue/lock.h"
+#include "redis/keepalive.h"
 #include "redis/reply.h"
 
 // Number of queues or locks whose requests go out before the first reply is read.
@@ -244,6 +245,7 @@ outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, r
     *out = (snapshot_t){.memory_used = -1, .memory_most = -1, .lock_count = keys->lock_count, .queue_count = keys->queue_count};
     out->locks = mem_array(keys->lock_count, sizeof *out->locks);
     out->queues = mem_array(keys->queue_count, sizeof *out->queues);
+    (void)conn_keep_alive(conn, error); // the server may have closed it since the last look
     if (conn_open(conn, error) == OUTCOME_OK) {
         snapshot_read_server(&reader);
         snapshot_read_each(&reader, keys->lock_count, snapshot_append_lock, snapshot_read_lock);

@@ -46,6 +46,16 @@ Test(redis_snapshot, an_empty_server_has_no_leader) {
     }
 }
 
+/* As between two looks of `status --watch`. */
+Test(redis_snapshot, a_connection_that_was_closed_meanwhile_is_replaced) {
+    snapshot_t view = read_snapshot(&f);
+    snapshot_free(&view);
+    redis_ok(f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    view = read_snapshot(&f);
+    cr_assert_gt(view.memory_used, 0);
+    snapshot_free(&view);
+}
+
 Test(redis_snapshot, names_leaders_and_copies) {
     const stream_id_t one[2] = {"7-1", ""}, other[2] = {"5-5", ""};
     redis_ok(f.r, "HSET sidecar:sms:meta group others");
