@@ -70,6 +70,9 @@ typedef enum {
     FULL,
     FORGET,
     STORM,
+    GUEST,
+    NEIGHBOUR,
+    MEMORY,
     KINDS
 } chaos_kind_t;
 
@@ -77,6 +80,7 @@ typedef struct {
     chaos_kind_t kind;
     int target;
     int64_t at_us, until_us, amount;
+    daemon_t *guest;
 } chaos_fault_t;
 
 typedef struct {

@@ -30,6 +30,9 @@ static const struct {
     [FULL] = {"full", 6, 5000},
     [FORGET] = {"forget", 6, 1},
     [STORM] = {"storm", 6, 1},
+    [GUEST] = {"guest", 8, 3000},
+    [NEIGHBOUR] = {"neighbour", 10, 1},
+    [MEMORY] = {"memory", 8, 2000},
 };
 
 static uint64_t pick(chaos_t *c, uint64_t below) { return cluster_random(&c->fault_random, below); }
@@ -175,6 +178,30 @@ static void freeze_redis(chaos_t *c, int64_t until_us) {
     server_thaw(c->cluster.server);
 }
 
+static void fill_memory(chaos_t *c, int64_t until_us) {
+    redis_ok(c->cluster.r, "CONFIG SET maxmemory 1");
+    pause_run(until_us);
+    redis_ok(c->cluster.r, "CONFIG SET maxmemory 0");
+}
+
+/* Staging uses another database of this server, with the same queues and the same ids of jobs. There the last jobs have failed.
+ */
+static void fail_in_other_database(chaos_t *c) {
+    static const char script[] =
+        "redis.call('SELECT', 1) for i = ARGV[1], ARGV[2] do local id = 'j' .. i local job = '{\"id\":\"' .. id .. '\"}' "
+        "for _, q in ipairs({'beat', 'plain'}) do redis.call('HSET', q .. ':errors', job, 'staging') "
+        "redis.call('LPUSH', q .. ':backup', job) end redis.call('SET', id .. '_alive', 'x', 'PX', 1) "
+        "local at = redis.call('TIME')[1] * 1000 local b = 'bull:video:' "
+        "redis.call('HSET', b .. id, 'name', '__default__', 'data', '{}', 'failedReason', 'staging', 'finishedOn', at) "
+        "redis.call('ZADD', b .. 'failed', at, id) redis.call('PUBLISH', b .. 'failed', "
+        "'{\"jobId\":\"' .. id .. '\",\"val\":\"staging\"}') "
+        "redis.call('PUBLISH', b .. 'added', id) redis.call('LPUSH', 'de_event', id) end redis.call('SELECT', 0)";
+    int last = c->added - 1;
+    redisReply *reply = redis_do(c->cluster.r, "EVAL %s 0 %d %d", script, last > 60 ? last - 60 : 0, last);
+    if (reply->type == REDIS_REPLY_ERROR) chaos_fail(c, "database 1: %s", reply->str);
+    freeReplyObject(reply);
+}
+
 /* A list or zset that the application renames, and later unites with what came meanwhile. */
 static bool rename_key(chaos_t *c, const chaos_fault_t *fault, bool away) {
     static const char *const keys[] = {"beat", "beat:delayed", "plain", "plain:delayed", "task", "fight"};
@@ -217,6 +244,23 @@ static bool begin_sidecar_fault(chaos_t *c, chaos_fault_t *fault) {
         if (fault->kind == WIPE) remove_log(d);
     }
     return true;
+}
+
+/* A pod that lives for seconds: its instance may lead, and its audit log ends with it. */
+static bool begin_guest(chaos_t *c, chaos_fault_t *fault) {
+    char *config = chaos_config(c, fault->target % CHAOS_SIDECARS);
+    fault->guest = daemon_start("%s", config);
+    free(config);
+    return true;
+}
+
+static void end_guest(chaos_fault_t *fault) {
+    if (fault->amount % 2) {
+        daemon_stop(fault->guest);
+    } else {
+        daemon_kill(fault->guest);
+        daemon_free(fault->guest);
+    }
 }
 
 /* The rights of new connections. */
@@ -270,6 +314,9 @@ static bool begin(chaos_t *c, chaos_fault_t *fault) {
     case STORM:
         chaos_storm(c, fault->target % CHAOS_QUEUES, fault->amount % 25 ? (int)(fault->amount % STORM_JOBS) + 1 : STORM_MOST);
         return true;
+    case GUEST: return begin_guest(c, fault);
+    case NEIGHBOUR: fail_in_other_database(c); return true;
+    case MEMORY: fill_memory(c, fault->until_us); return true;
     default: return false;
     }
 }
@@ -286,6 +333,7 @@ static void end(chaos_t *c, chaos_fault_t *fault) {
     case FULL: fill_stream(c, fault, -FULL_BYTES); break;
     case REMOVE: set_lacks(c, fault, false); break;
     case RENAME: rename_key(c, fault, false); break;
+    case GUEST: end_guest(fault); break;
     default: break;
     }
     if (fault->kind == KILL || fault->kind == WIPE || fault->kind == FREEZE) c->sidecars[fault->target % CHAOS_SIDECARS].held = 0;
