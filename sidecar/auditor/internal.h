@@ -31,6 +31,7 @@ typedef struct stream_cursor {
     int64_t growth_left; // number of entries that may come before a trim can remove some; negative = a trim can remove some now
     int64_t room_left;   // bytes that may come before the stream is above stream_room; negative = it is, so a trim is urgent
     bool shrinking;      // a series of urgent trims was cut short above stream_room_low: the next one goes on
+    bool prune_auditors; // a trim is due even if it can remove no entry, because it removes auditors
     mono_t trim_at;      // no trim before this, unless it is urgent
     backoff_t urgent;    // no urgent trim before urgent.retry_at: the last ones found no record with enough copies
     mono_t early_at;     // when a trim last removed records younger than stream.retain; 0 = never
@@ -57,6 +58,7 @@ typedef struct auditor_timers {
     int64_t slots_pause_s; // the last pause between comparisons of streams in different slots; 0 = none yet
     mono_t renew_acks_at;
     mono_t certificate_at;
+    mono_t auditors_at; // when to remove auditors of every stream
     requeue_markers_t markers;
 } auditor_timers_t;
 

@@ -10,6 +10,7 @@
 
 enum {
     RENEW_ACKS_S = 3600,   // time between two acknowledgements of the same position
+    AUDITORS_S = 3600,     // time between two trims of a stream from which no entry can be removed; they remove auditors
     TRIM_S = 60,           // time between two trims of a stream
     TRIM_UNCOPIED_S = 300, // time between two trims while other auditors have yet to copy the stream
     TRIM_STANDBY_S = 5,    // a standby looks so often whether it leads, while a stream is above stream_room
@@ -37,8 +38,8 @@ static bool trim_is_urgent(const stream_cursor_t *cursor) { return cursor->room_
 // seldom copied one either, so a trim would be useless.
 static bool trim_is_possible(auditor_t *a, size_t queue, lease_t *lease) {
     const stream_cursor_t *cursor = &a->cursors[queue];
-    bool some = (cursor->growth_left < 0 || trim_is_urgent(cursor)) && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
-    return some && !cursor->unreadable && lease_get(a->leases, a->keys->queues[queue].lock, lease);
+    bool due = cursor->growth_left < 0 || cursor->prune_auditors || trim_is_urgent(cursor);
+    return due && strcmp(cursor->read_id, STREAM_ID_NONE) != 0 && !cursor->unreadable && lease_get(a->leases, a->keys->queues[queue].lock, lease);
 }
 
 static mono_t trim_due_at(const stream_cursor_t *cursor) {
@@ -61,14 +62,15 @@ static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *
         outcome = stream_trim(call, room, pace_jobs(&a->trim_pace, slice_us, STREAM_TRIM_FIRST, STREAM_TRIM_MAX), done);
         if (done->removed > 0) pace_note_fixed(&a->trim_pace, done->fixed_us);
         pace_note(&a->trim_pace, done->removed, done->took_us - done->fixed_us);
-        more = done->removed > 0 && done->wait_ms == 0;
+        more = (done->removed > 0 && done->wait_ms == 0) || done->crowded;
         done->removed = removed += done->removed;
         done->early = early += done->early;
         // Twice the last transaction, or copied records that were there before stay, and fill the stream in a storm.
-        late = mono_reached(end, mono_now()) && removed >= 2 * a->committed;
+        late = mono_reached(end, mono_now()) && (done->crowded || removed >= 2 * a->committed);
         failpoint("trim_answered");
     } while (outcome == OUTCOME_OK && more && !late && !atomic_load(a->stop));
     cursor->shrinking = urgent && more;
+    cursor->prune_auditors = done->crowded;
     return outcome;
 }
 
@@ -114,6 +116,7 @@ static bool trim_stream(auditor_t *a, size_t queue, const lease_t *lease) {
     cursor->growth_left = done.wait_ms < 0 ? a->keys->config->stream.min_records - done.left : -1;
     if (done.wait_ms > TRIM_S * 1000) cursor->trim_at = mono_add(now, done.wait_ms * NS_PER_MS);
     if (done.wait_ms == 0) cursor->trim_at = done.removed ? now : mono_add(now, TRIM_UNCOPIED_S * NS_PER_S);
+    if (done.crowded) cursor->trim_at = now;
     return true;
 }
 
@@ -162,11 +165,20 @@ static bool trim_requeue_markers(auditor_t *a) {
     return true;
 }
 
+static void trim_prune_auditors(auditor_t *a) {
+    for (size_t i = 0; i < a->keys->queue_count; i++) {
+        a->cursors[i].prune_auditors = true;
+        a->cursors[i].trim_at = mono_now();
+    }
+    a->timers.auditors_at = mono_add(mono_now(), AUDITORS_S * NS_PER_S);
+}
+
 bool auditor_run_timers(auditor_t *a) {
     lease_t lease;
     if (mono_reached(a->timers.reconcile_at, mono_now()) && !auditor_reconcile_next(a)) return false;
     if (mono_reached(a->timers.renew_acks_at, mono_now()) && !trim_renew_acks(a)) return false;
     if (mono_reached(a->timers.markers.at, mono_now()) && !trim_requeue_markers(a)) return false;
+    if (mono_reached(a->timers.auditors_at, mono_now())) trim_prune_auditors(a);
     for (size_t i = 0; i < a->keys->queue_count; i++)
         if (mono_reached(trim_due_at(&a->cursors[i]), mono_now()) && trim_is_possible(a, i, &lease) && !trim_stream(a, i, &lease))
             return false;
@@ -202,6 +214,7 @@ mono_t auditor_trim_for_others(auditor_t *a) {
 mono_t auditor_next_timer(auditor_t *a) {
     lease_t lease;
     mono_t next = mono_min(mono_min(a->timers.reconcile_at, a->timers.renew_acks_at), a->timers.markers.at);
+    next = mono_min(next, a->timers.auditors_at);
     mono_t look_at = mono_add(mono_now(), TRIM_STANDBY_S * NS_PER_S);
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         const stream_cursor_t *cursor = &a->cursors[i];

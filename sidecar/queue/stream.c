@@ -305,7 +305,7 @@ outcome_t stream_trim(const call_t *call, int64_t room, int64_t most, stream_tri
     call_script(call, &script_trim, 4);
     request_text(conn, of->failures, of->auditors, of->meta, call->token);
     request_int(conn, config->stream.retain_ms, config->stream.min_records, config->stream.min_copies, most, STREAM_TRIM_BYTES,
-                STREAM_HEARD_MS, STREAM_FORGET_MS, room);
+                STREAM_HEARD_MS, room);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     if (reply_is(reply_at(reply, 0), "trimmed")) {
         out->removed = reply_int(reply_at(reply, 1));
@@ -315,6 +315,7 @@ outcome_t stream_trim(const call_t *call, int64_t room, int64_t most, stream_tri
         out->bytes = reply_int(reply_at(reply, 5));
         out->took_us = reply_int(reply_at(reply, 6));
         out->fixed_us = reply_int(reply_at(reply, 7));
+        out->crowded = reply_int(reply_at(reply, 8));
     } else {
         redis_error_set(call->error, OUTCOME_REFUSED, "trim: unexpected reply");
     }

@@ -78,11 +78,10 @@ outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *i
                              int64_t *removed, redis_error_t *error);
 
 enum {
-    STREAM_TRIM_FIRST = 32,                  // the first call removes at most this many entries: their time is unknown
-    STREAM_TRIM_MAX = 256,                   // a later one at most this many
-    STREAM_TRIM_BYTES = 128 * 1024,          // a call stops after it has read about this many bytes
-    STREAM_HEARD_MS = 24 * 3600 * 1000,      // an auditor that is silent for longer does not count
-    STREAM_FORGET_MS = 7 * 24 * 3600 * 1000, // an auditor that is silent for longer is removed
+    STREAM_TRIM_FIRST = 32,             // the first call removes at most this many entries: their time is unknown
+    STREAM_TRIM_MAX = 256,              // a later one at most this many
+    STREAM_TRIM_BYTES = 128 * 1024,     // a call stops after it has read about this many bytes
+    STREAM_HEARD_MS = 24 * 3600 * 1000, // an auditor that is silent for longer does not count, and is removed
 };
 
 typedef struct stream_trimmed {
@@ -92,6 +91,7 @@ typedef struct stream_trimmed {
     int64_t bytes;    // of the values of these, as the scripts count them
     int64_t took_us;  // time of Redis
     int64_t fixed_us; // of this: without the entries
+    bool crowded;     // another call is to remove auditors
     // Time until the oldest entry is older than stream.retain; 0 = it is, or the stream is above `room`; -1 = the stream is too
     // short to remove an entry.
     int64_t wait_ms;
@@ -105,5 +105,5 @@ int64_t stream_room_low(const keyspace_t *keys);
 
 // Removes at most `most` of the oldest entries; fenced. Each of them is acknowledged by stream.min_copies auditors that wrote
 // within 24 h. Each is older than stream.retain and not among the last stream.min_records, unless the stream is above `room`
-// bytes. Also removes auditors that are silent for 7 days.
+// bytes. Also removes auditors that are silent for a day, and of too many those that are silent for longest.
 outcome_t stream_trim(const call_t *call, int64_t room, int64_t most, stream_trimmed_t *out);

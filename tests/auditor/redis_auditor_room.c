@@ -428,6 +428,27 @@ Test(redis_auditor_room, a_record_larger_than_half_is_trimmed_once_it_is_copied)
     close_auditor(&d);
 }
 
+/* No record can be trimmed, so only an hourly trim removes what pods have left. */
+Test(redis_auditor_room, a_leader_removes_what_pods_have_left) {
+    enum { PODS = 2000, MOST = 256 };
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
+    instance_lead(&d.instance, d.f.r);
+    audit_log_feed(d.f.r, "email", 0, 3, "5");
+    expect_rows(&d, 3);
+    settle(&d);
+    redis_ok(d.f.r, "EVAL %s 1 sidecar:email:auditors %d",
+             "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'pod' .. i, '5-0 ' .. redis.call('TIME')[1] .. '000') end",
+             PODS);
+    fixture_step_boottime(3601000);
+    instance_lead(&d.instance, d.f.r);
+    end_wait(&d);
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:email:auditors") <= MOST, 10000), "%lld are left",
+              redis_int(d.f.r, "HLEN sidecar:email:auditors"));
+    cr_assert_eq(records(&d), 3);
+    close_auditor(&d);
+}
+
 static void copy_keys(setup_t *d, const char *from, const char *to) {
     static const char *const names[] = {"failures", "meta", "auditors"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -64,14 +64,68 @@ Test(redis_stream, trim_removes_only_records_with_min_copies) {
     redis_expect(f.r, "15", "HGET " META " bytes");
 }
 
-Test(redis_stream, trim_forgets_an_auditor_silent_for_a_week) {
+Test(redis_stream, trim_removes_an_auditor_silent_for_a_day) {
     f = fixture_start_locked();
     add(&f, 5);
-    add_auditor(&f, "old", "1-5", 7 * 86400000LL + 60000);
-    add_auditor(&f, "young", "1-5", 7 * 86400000LL - 60000);
+    add_auditor(&f, "old", "1-5", 86400000 + 60000);
+    add_auditor(&f, "young", "1-5", 86400000 - 60000);
     trim(&f, ask_new(), NULL);
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " old"), 0);
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " young"), 1);
+}
+
+/* Adds auditors p1 to pn, which acknowledged 1-1, the first one longest ago. */
+static void add_pods(int n, long long youngest_ms) {
+    redis_ok(f.r, "EVAL %s 1 " AUDITORS " %d %lld %lld",
+             "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'p' .. i, '1-1 ' .. string.format('%.0f', "
+             "ARGV[2] - ARGV[3] - (ARGV[1] - i) * 10)) end",
+             n, redis_ms(f.r), youngest_ms);
+}
+
+/* A CronJob leaves a field for each of its pods. Those that hold the records back stay, although they are silent for longest. */
+Test(redis_stream, trim_keeps_few_auditors) {
+    enum { PODS = 300, MOST = 256 };
+    f = fixture_start_locked();
+    add(&f, 5);
+    ask_t ask = ask_new();
+    ask.copies = 2;
+    add_pods(PODS, 1000);
+    add_auditor(&f, "a", "1-5", 86000000);
+    add_auditor(&f, "b", "1-4", 86000000);
+    for (int calls = 0; redis_int(f.r, "HLEN " AUDITORS) > MOST; calls++) {
+        cr_assert_lt(calls, 10);
+        redisReply *reply = call(&f, ask);
+        cr_assert_eq(reply->element[8]->integer, redis_int(f.r, "HLEN " AUDITORS) > MOST);
+    }
+    cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " a"), 1);
+    cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " b"), 1);
+    cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " p300"), 1);
+    redis_expect(f.r, "1-4", "HGET " META " trimmed");
+    add_pods(MOST - 2, 1000);
+    trim(&f, ask, NULL);
+    cr_assert_eq(redis_int(f.r, "HLEN " AUDITORS), MOST);
+}
+
+/* A script reads some of many fields, so that Redis serves others in time. */
+Test(redis_stream, many_auditors_cost_a_trim_little) {
+    enum { PODS = 10080, PAGE_MOST = 600 };
+    f = fixture_start_locked();
+    add(&f, 5);
+    for (int young = 0; young <= 1; young++) {
+        long long calls = 0, left = PODS;
+        redis_ok(f.r, "DEL " AUDITORS);
+        add_pods(PODS, young ? 1000 : 2 * 86400000LL);
+        for (long long more = 1; more; calls++) {
+            redisReply *reply = call(&f, ask_new());
+            more = reply->element[8]->integer;
+            long long now_left = redis_int(f.r, "HLEN " AUDITORS);
+            cr_assert(now_left <= left && left - now_left < PAGE_MOST, "%lld, then %lld", left, now_left);
+            left = now_left;
+        }
+        cr_assert_leq(left, 256);
+        cr_assert_lt(calls, 400);
+    }
+    redis_expect(f.r, "1-1", "HGET " META " trimmed");
 }
 
 Test(redis_stream, trim_keeps_young_records_and_min_records) {

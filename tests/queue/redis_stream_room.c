@@ -56,7 +56,7 @@ Test(redis_stream_room, above_the_limit_copied_entries_are_trimmed_at_any_age) {
         add_auditor_at(&f, "a", row->first, now, row->first_ago_ms);
         add_auditor_at(&f, "b", row->second, now, 0);
         redisReply *reply = call(&f, ask);
-        cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 8, "%s: %s", row->what, reply->str);
+        cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 9, "%s: %s", row->what, reply->str);
         long long wait = reply->element[3]->integer;
         cr_expect_eq(reply->element[1]->integer, row->removed, "%s: %lld removed", row->what, reply->element[1]->integer);
         cr_expect_eq(reply->element[4]->integer, row->early, "%s: %lld young", row->what, reply->element[4]->integer);
@@ -131,6 +131,11 @@ Test(redis_stream_room, a_full_stream_trimmed_by_hand_has_room_again) {
     expect_ends("settled", "58");
 }
 
+/* Redis 6.2 counts no subcommands. */
+static long long asked(void) {
+    return server_commandstat(f.server, "xinfo|stream") + server_commandstat(f.server, "xinfo");
+}
+
 /* XINFO STREAM would copy the newest entry, 4 MB. */
 Test(redis_stream_room, a_large_newest_entry_costs_a_trim_nothing) {
     static char large[4000000];
@@ -144,8 +149,11 @@ Test(redis_stream_room, a_large_newest_entry_costs_a_trim_nothing) {
         add_auditor(&f, "a", id, 0);
         add_auditor(&f, "of an earlier stream", HUGE "-1", 0);
         redis_ok(f.r, "CONFIG RESETSTAT");
-        cr_assert_eq(trim(&f, ask_new(), NULL), 12);
-        cr_assert_eq(server_commandstat(f.server, "xinfo|stream"), other);
+        ask_t ask = ask_new();
+        ask.most = 6;
+        cr_assert_eq(trim(&f, ask, NULL), 6);
+        cr_assert_eq(trim(&f, ask, NULL), 6);
+        cr_assert_eq(asked(), other, "it asks once, and keeps the answer");
         cr_assert_eq(redis_int(f.r, "HLEN " AUDITORS), 1);
     }
 }

@@ -21,7 +21,7 @@ static const struct {
     {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta"},
     {&script_acknowledge, "3 sidecar:email:auditors sidecar:email:failures sidecar:email:meta me 5-5"},
     {&script_trim,
-     "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 0 1 9 999 999 9999 999"},
+     "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 0 1 9 999 9999 999"},
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:email:meta T digest old new"},
     {&script_push_marker, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
     {&script_settle,

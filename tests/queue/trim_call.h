@@ -16,26 +16,26 @@
 /* The arguments of one call of trim.lua. With ask_new every entry is old, no minimum of entries stays, and there is room. */
 typedef struct {
     const char *token;
-    long long retain, records, copies, most, size, heard, forget, room;
+    long long retain, records, copies, most, size, heard, room;
 } ask_t;
 
 static inline ask_t ask_new(void) {
     return (ask_t){
-        .token = "T", .copies = 1, .most = 1000, .size = 1 << 21, .heard = 86400000, .forget = 7 * 86400000LL, .room = 1LL << 40};
+        .token = "T", .copies = 1, .most = 1000, .size = 1 << 21, .heard = 86400000, .room = 1LL << 40};
 }
 
 static inline redisReply *call(fixture_t *f, ask_t ask) {
     size_t len;
     const char *text = fixture_script(&script_trim, &len);
     return redis_do(
-        f->r, "EVAL %b 4 sidecar:app:lock " STREAM " " AUDITORS " " META " %s %lld %lld %lld %lld %lld %lld %lld %lld", text, len,
-        ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.forget, ask.room);
+        f->r, "EVAL %b 4 sidecar:app:lock " STREAM " " AUDITORS " " META " %s %lld %lld %lld %lld %lld %lld %lld", text, len,
+        ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.room);
 }
 
 /* Returns how many entries were removed; `wait_ms` may be NULL. */
 static inline long long trim(fixture_t *f, ask_t ask, long long *wait_ms) {
     redisReply *reply = call(f, ask);
-    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 8, "%s", reply->str);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 9, "%s", reply->str);
     cr_assert_str_eq(reply->element[0]->str, "trimmed");
     long long removed = reply->element[1]->integer;
     cr_assert_eq(reply->element[2]->integer, redis_int(f->r, "XLEN " STREAM));

@@ -348,7 +348,7 @@ const status_check_t status_checks[] = {
     {CHECK_QUEUE, STATUS_NOTE, "behind", check_behind, "The instances of these logs have ended, or cannot write.",
      .next = "If their pods are gone, do nothing. Otherwise search the log of each instance for `audit log`"},
     {CHECK_QUEUE, STATUS_NOTE, "silent_log", check_silent_log, "A log that has been silent for a day no longer counts as a copy.",
-     .next = "If the pods of these logs are gone, do nothing: their entries leave Redis after 7 days"},
+     .next = "If the pods of these logs are gone, do nothing: the leader removes their entries within the hour"},
     {CHECK_SERVER, STATUS_NOTE, "clocks", check_clocks,
      "Jobs fall due by Redis's clock. By the other clock, in producers and logs, they seem early or late.",
      .next = "Set the wrong clock (NTP)"},

@@ -60,7 +60,7 @@ int64_t check_behind(const check_subject_t *x, buffer_t *what) {
     return behind;
 }
 
-// A log in an emptyDir ends with its pod. Its entry in Redis is removed after a week; until then it is not counted as a copy.
+// A log in an emptyDir ends with its pod. After a day its entry in Redis counts no more, and within an hour a leader removes it.
 int64_t check_silent_log(const check_subject_t *x, buffer_t *what) {
     int64_t silent = 0, longest = 0;
     for (size_t i = 0; i < x->stream->copy_count; i++) {

@@ -5,7 +5,8 @@
 -- ARGV[1]  instance
 -- ARGV[2+] position  of each queue in the order of KEYS: everything up to this id is on the caller's disk
 -- Reply    {now in ms, for each queue: 1 stored, 0 a higher id is stored (only the time changes), or '!' and the error}
--- Uses     ids, now, rights
+-- Optional DEL
+-- Uses     ids, auditors, now, rights
 -- Safe     by compare: the id of the caller's field only grows, while the stream is the same. An id above the last id of the stream
 --          is of an earlier stream, so no log has the records up to this id: the script removes such fields.
 local now = now_ms()
@@ -14,11 +15,12 @@ local function stored_id(auditors)
     local ms, seq = string.match(redis.call('HGET', auditors, ARGV[1]) or '', '^(%d+)%-(%d+) ')
     return ms and {ms, seq}
 end
-local function remove_earlier(auditors, stream, meta)
-    local last, all = last_id(stream, meta), redis.call('HGETALL', auditors)
-    for i = 1, last and #all or 0, 2 do
-        local ms, seq = string.match(all[i + 1], '^(%d+)%-(%d+) ')
-        if ms and above({ms, seq}, last) then redis.call('HDEL', auditors, all[i]) end
+local function remove_earlier(auditors, last)
+    local some, count = some_auditors(auditors, now)
+    if count > AUDITORS then redis.pcall('DEL', auditors) end -- those that live acknowledge again
+    for i = 1, #some, 2 do
+        local ms, seq = string.match(some[i + 1], '^(%d+)%-(%d+) ')
+        if ms and above({ms, seq}, last) then redis.call('HDEL', auditors, some[i]) end
     end
 end
 local calls = {}
@@ -38,7 +40,8 @@ for i = 1, #KEYS / 3 do
     else
         local old = stored_id(auditors)
         if old and above(old, {ms, seq}) then
-            remove_earlier(auditors, stream, meta)
+            local last = last_id(stream, meta)
+            if last then remove_earlier(auditors, last) end
             old = stored_id(auditors)
         end
         local higher = old and above(old, {ms, seq})

@@ -235,7 +235,7 @@ static const struct {
     {"uncopied", uncopied, "uncopied", STATUS_WARNING, "email", "stream.min_copies (1) audit logs; 0 logs are active", "log"},
     {"nearly uncopied", nearly_uncopied, NULL, 0, NULL, NULL, NULL},
     {"silent logs", silent, "silent_log", STATUS_NOTE, "email", "2 of 2 audit logs have been silent, the longest for 24 h",
-     "7 days"},
+     "within the hour"},
     {"logs heard", heard, NULL, 0, NULL, NULL, NULL},
     {"logs behind", behind, "behind", STATUS_NOTE, "email", "1 of 2 audit logs lacks the newest record, which is 60 s old",
      "log"},

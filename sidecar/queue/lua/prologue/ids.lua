@@ -14,7 +14,8 @@ local function above(a, b) -- {ms, seq} each
     return order == 1
 end
 -- Returns {ms, seq} of the last id that the stream has given; nil = Redis refuses the read. XINFO replies with the first and the last
--- entry, so it is asked only if the stream is empty, or if a script of an older version may have added the last record.
+-- entry, so it is asked only if the stream is empty, or if a script of an older version may have added the last record; then the
+-- second value is the id as text.
 local function last_id(stream, meta)
     local known = redis.pcall('HGET', meta, 'last')
     local ms, seq = string.match(type(known) == 'string' and known or '', '^(%d+)%-(%d+)$')
@@ -23,6 +24,6 @@ local function last_id(stream, meta)
     local info = redis.pcall('XINFO', 'STREAM', stream)
     if info.err then return string.find(info.err, 'no such key', 1, true) and {'0', '0'} or nil end
     for i = 1, #info, 2 do
-        if info[i] == 'last-generated-id' then return {string.match(info[i + 1], '^(%d+)%-(%d+)$')} end
+        if info[i] == 'last-generated-id' then return {string.match(info[i + 1], '^(%d+)%-(%d+)$')}, info[i + 1] end
     end
 end

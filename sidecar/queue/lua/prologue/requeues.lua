@@ -3,7 +3,7 @@
 -- first write of the script: an error of XADD changes nothing.
 local function add_record(at, marker, record, size)
     local bytes = tonumber(string.match(redis.call('HGET', KEYS[3], 'bytes') or '', '^%d+$')) or 0
-    redis.call('XADD', KEYS[2], '*', 'at', at, unpack(record))
-    redis.call('HSET', KEYS[3], 'bytes', string.format('%.0f', bytes + #at + size))
+    local id = redis.call('XADD', KEYS[2], '*', 'at', at, unpack(record))
+    redis.call('HSET', KEYS[3], 'bytes', string.format('%.0f', bytes + #at + size), 'last', id)
     redis.call('HSET', KEYS[1], ARGV[1], marker)
 end
