@@ -6,8 +6,12 @@
 #include "redis/keepalive.h"
 #include "redis/reply.h"
 
-// Number of queues or locks whose requests go out before the first reply is read.
-enum { AT_ONCE = 200 };
+enum {
+    AT_ONCE = 200,      // queues or locks whose requests go out before the first reply is read
+    COPIES_PAGE = 256,  // copies of one request
+    COPIES_MAX = 256,   // that a snapshot keeps of a queue; those that were heard of last
+    COPIES_READ = 20000 // and about how many it reads
+};
 
 typedef struct reader {
     conn_t *conn;
@@ -106,22 +110,51 @@ static void snapshot_append_queue(const reader_t *reader, size_t index) {
     const queue_keys_t *queue = &reader->keys->queues[index];
     request_append(reader->conn, "HMGET", queue->meta, "group", READY_GROWS, META_STALE_UNIQUE, META_TRIMMED_EARLY,
                    META_ANOMALIES);
-    request_append(reader->conn, "HGETALL", queue->auditors);
 }
 
-static void snapshot_read_copies(const redisReply *reply, snapshot_queue_t *out) {
-    if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
-    out->copies = mem_array(reply->elements / 2 + 1, sizeof *out->copies);
-    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
-        const char *text = reply_text(reply->element[i + 1]);
+// Pods that are gone have left fields, so one request reads a page of them.
+static void snapshot_append_copies(const reader_t *reader, size_t index) {
+    if (!*reader->out->queues[index].cursor) return;
+    request_begin(reader->conn, "HSCAN", reader->keys->queues[index].auditors, reader->out->queues[index].cursor, "COUNT");
+    request_int(reader->conn, COPIES_PAGE);
+    request_end(reader->conn);
+}
+
+static void snapshot_read_copies(const reader_t *reader, size_t index) {
+    snapshot_queue_t *out = &reader->out->queues[index];
+    if (!*out->cursor) return;
+    redisReply *reply = snapshot_next_reply(reader, reader->keys->queues[index].auditors, &out->error);
+    const redisReply *fields = reply_at(reply, 1);
+    snprintf(out->cursor, sizeof out->cursor, "%s", reply_is(reply_at(reply, 0), "0") ? "" : reply_text(reply_at(reply, 0)));
+    for (size_t i = 0; fields && i + 1 < fields->elements; i += 2) {
+        const char *text = reply_text(fields->element[i + 1]);
         size_t len = strcspn(text, " ");
         if (!text[len] || len >= STREAM_ID_SIZE) continue; // a foreign field: trim.lua ignores it too
+        out->copies = mem_grown(out->copies, out->copy_count, sizeof *out->copies);
         snapshot_copy_t *copy = &out->copies[out->copy_count++];
-        snprintf(copy->instance, sizeof copy->instance, "%s", reply_text(reply->element[i]));
+        snprintf(copy->instance, sizeof copy->instance, "%s", reply_text(fields->element[i]));
         snprintf(copy->position, sizeof copy->position, "%.*s", (int)len, text);
         copy->heard_ms = strtoll(text + len, NULL, 10);
     }
-    qsort(out->copies, out->copy_count, sizeof *out->copies, snapshot_by_instance);
+    conn_reply_free(reply);
+}
+
+static int snapshot_by_silence(const void *a, const void *b) {
+    int64_t x = ((const snapshot_copy_t *)a)->heard_ms, y = ((const snapshot_copy_t *)b)->heard_ms;
+    return (x < y) - (x > y);
+}
+
+// Keeps the copies that were heard of last. A field that was read twice is one copy.
+static void snapshot_keep_copies(snapshot_queue_t *queue) {
+    size_t kept = 0;
+    if (queue->copy_count == 0) return;
+    qsort(queue->copies, queue->copy_count, sizeof *queue->copies, snapshot_by_silence);
+    if (queue->copy_count > COPIES_MAX) queue->copy_count = COPIES_MAX;
+    qsort(queue->copies, queue->copy_count, sizeof *queue->copies, snapshot_by_instance);
+    for (size_t i = 0; i < queue->copy_count; i++)
+        if (i == 0 || snapshot_by_instance(&queue->copies[i], &queue->copies[kept - 1]) != 0)
+            queue->copies[kept++] = queue->copies[i];
+    queue->copy_count = kept;
 }
 
 // Parses READY_GROWS.
@@ -143,9 +176,13 @@ static void snapshot_read_queue(const reader_t *reader, size_t index) {
     out->trimmed_early = reply_number(reply_at(reply, 3));
     out->anomalies = reply_len(reply_at(reply, 4)) ? mem_str(reply_text(reply_at(reply, 4))) : NULL;
     conn_reply_free(reply);
-    reply = snapshot_next_reply(reader, queue->auditors, &out->error);
-    snapshot_read_copies(reply, out);
-    conn_reply_free(reply);
+    snprintf(out->cursor, sizeof out->cursor, "0");
+}
+
+static bool snapshot_has_more_copies(const snapshot_t *out) {
+    for (size_t i = 0; i < out->queue_count; i++)
+        if (*out->queues[i].cursor && out->queues[i].copy_count < COPIES_READ) return true;
+    return false;
 }
 
 // ---- The snapshot.
@@ -251,6 +288,9 @@ outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, r
         snapshot_read_each(&reader, keys->lock_count, snapshot_append_lock, snapshot_read_lock);
         snapshot_read_each(&reader, keys->queue_count, snapshot_append_queue, snapshot_read_queue);
     }
+    while (error->outcome == OUTCOME_OK && snapshot_has_more_copies(out))
+        snapshot_read_each(&reader, keys->queue_count, snapshot_append_copies, snapshot_read_copies);
+    for (size_t i = 0; i < out->queue_count; i++) snapshot_keep_copies(&out->queues[i]);
     if (error->outcome == OUTCOME_OK) snapshot_read_streams(&reader); // last: a queue keeps its first error
     if (error->outcome != OUTCOME_OK) conn_close(conn);               // replies may be in flight
     return error->outcome;

@@ -23,8 +23,9 @@ typedef struct snapshot_queue {
     int64_t trimmed_early;   // when records younger than stream.retain were last trimmed, ms by Redis's clock; 0 = never
     char *anomalies;         // META_ANOMALIES; owned; NULL = none
     stream_ends_t stream;    // its error is NULL
-    snapshot_copy_t *copies; // owned; in the order of their names
+    snapshot_copy_t *copies; // owned; in the order of their names; of many those that were heard of last
     size_t copy_count;
+    char cursor[24]; // of the next page of copies; "" = all are read
     // Time in the id of the oldest record that too few logs have: fewer than stream.min_copies (at least one) of the logs heard
     // of within STREAM_HEARD_MS; 0 = there is no such record.
     int64_t uncopied_ms;

@@ -154,6 +154,27 @@ Test(redis_snapshot, finds_the_oldest_record_that_too_few_logs_have) {
     cr_assert_eq(uncopied(), 5);
 }
 
+/* A CronJob's pods have left a field each, and no leader has removed them yet. The three that live are among those that are kept.
+ */
+Test(redis_snapshot, keeps_the_copies_that_were_heard_of_last) {
+    enum { PODS = 10080, MOST = 256 };
+    const stream_id_t all[2] = {"9-0", ""};
+    redis_ok(f.r, "XADD sidecar:email:failures 9-0 kind failed");
+    redis_ok(f.r, "EVAL %s 1 sidecar:email:auditors %d",
+             "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'pod' .. i, '5-0 ' .. i) end", PODS);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(stream_acknowledge(f.conn, f.keys, (const char *[]){"a", "q", "z"}[i], all, &f.error), OUTCOME_OK);
+    redis_ok(f.r, "CONFIG RESETSTAT");
+    scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
+    const snapshot_queue_t *email = &view.queues[0];
+    cr_assert_eq(email->copy_count, MOST);
+    cr_assert_str_eq(email->copies[0].instance, "a");
+    cr_assert_str_eq(email->copies[MOST - 1].instance, "z");
+    cr_assert_eq(email->uncopied_ms, 0);
+    cr_assert_geq(server_commandstat(f.server, "hscan"), PODS / 600, "one request reads a page");
+    cr_assert_eq(server_commandstat(f.server, "hgetall"), 1, "the standbys");
+}
+
 /* Somebody has deleted the stream, and a new one has begun below the ids of the old one. */
 Test(redis_snapshot, a_position_in_an_earlier_stream_is_no_copy) {
     const stream_id_t all[2] = {"9-0", ""};
