@@ -43,6 +43,7 @@ typedef struct auditor_redis {
     int64_t now_ms;      // Redis's clock; 0 = unknown
     mono_t now_at;       // when now_ms was read
     int64_t now_took_ms; // how long that read took
+    bool full;           // Redis is nearly full, so every copied record makes room for jobs
 } auditor_redis_t;
 
 // Progress of pruning: one queue after the other, some markers in each step.
@@ -59,6 +60,7 @@ typedef struct auditor_timers {
     mono_t renew_acks_at;
     mono_t certificate_at;
     mono_t auditors_at; // when to remove auditors of every stream
+    mono_t memory_at;   // when to ask how full Redis is
     requeue_markers_t markers;
 } auditor_timers_t;
 
@@ -141,6 +143,8 @@ bool auditor_check_reply(auditor_t *a);
 // Acknowledges in Redis every record up to `positions`. Logs a refusal; the next renewal tries again. False: the request
 // failed.
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions);
+// The streams have new records, so a leader asks soon how full Redis is.
+void auditor_want_memory(auditor_t *a);
 // Reconciles, renews acknowledgements, prunes requeue markers and trims, if these are due. False: a request failed.
 bool auditor_run_timers(auditor_t *a);
 // Prunes some requeue markers of the queues that this instance leads, if it is due. A marker prevents a second requeue. Once a

@@ -206,6 +206,7 @@ static bool read_take_entries(auditor_t *a) {
         if (*a->read.positions[i]) a->cursors[i].behind = a->read.catching_up && a->reply.entries >= a->read.count;
     if (a->reply.entries == 0) return read_nothing(a);
     if (!auditor_check_reply(a)) return false;
+    auditor_want_memory(a);
     if (read_ahead(a)) return auditor_copy_reply(a);
     auditor_drop_copied(a);
     return false;

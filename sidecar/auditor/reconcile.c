@@ -352,6 +352,7 @@ static bool reconcile_range(auditor_t *a, size_t first, size_t end, bool *found)
         cursor->behind = stream_id_compare(state->last, cursor->read_id) > 0;
         behind = behind || cursor->behind;
     }
+    a->timers.memory_at = mono_now();
     a->timers.reconcile_at = mono_add(mono_now(), reconcile_pause_s(a, unreadable, behind) * NS_PER_S);
     return true;
 }

@@ -1,23 +1,30 @@
 // Acknowledges copied records, trims records that enough auditors have, and prunes requeue markers.
 //
 // The leader's auditor trims. An urgent trim follows each reply that leaves a stream above stream_room. So a storm fills a stream
-// only if records come faster than enough auditors copy them.
+// only if records come faster than enough auditors copy them. While Redis is nearly full every trim is urgent, and there is no
+// room.
 
 #include "auditor/internal.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "dialects/requeue.h"
+#include "redis/reply.h"
 
 enum {
-    RENEW_ACKS_S = 3600,   // time between two acknowledgements of the same position
-    AUDITORS_S = 3600,     // time between two trims of a stream from which no entry can be removed; they remove auditors
-    TRIM_S = 60,           // time between two trims of a stream
-    TRIM_UNCOPIED_S = 300, // time between two trims while other auditors have yet to copy the stream
-    TRIM_STANDBY_S = 5,    // a standby looks so often whether it leads, while a stream is above stream_room
-    TRIM_BURST_MS = 100,   // longest series of trims of one stream, unless the last transactions had more records
-    EARLY_S = 3600,        // after so long without an early trim, the next one is logged again
-    MARKERS_S = 3600,      // time between two rounds of pruning requeue markers
-    MARKERS_STEP_MS = 1000 // time between two steps in one hash; a million markers take half an hour
+    RENEW_ACKS_S = 3600,    // time between two acknowledgements of the same position
+    AUDITORS_S = 3600,      // time between two trims of a stream from which no entry can be removed; they remove auditors
+    TRIM_S = 60,            // time between two trims of a stream
+    TRIM_UNCOPIED_S = 300,  // time between two trims while other auditors have yet to copy the stream
+    TRIM_STANDBY_S = 5,     // a standby looks so often whether it leads, while a stream is above stream_room
+    TRIM_BURST_MS = 100,    // longest series of trims of one stream, unless the last transactions had more records
+    EARLY_S = 3600,         // after so long without an early trim, the next one is logged again
+    MARKERS_S = 3600,       // time between two rounds of pruning requeue markers
+    MARKERS_STEP_MS = 1000, // time between two steps in one hash; a million markers take half an hour
+    MEMORY_S = 10,          // time between two looks at Redis's memory, while streams could give back
+    MEMORY_LEAST = 1 << 20, // this many bytes;
+    MEMORY_SOON_S = 1,      // while Redis is nearly full, or after new records
+    MEMORY_PERCENT = 90,    // of maxmemory: Redis is nearly full
+    MEMORY_ENOUGH = 85,     // until it is below this
 };
 
 static const char ROLE[] = "auditor";
@@ -32,26 +39,33 @@ static bool trim_renew_acks(auditor_t *a) {
     return auditor_acknowledge(a, (const stream_id_t *)a->read.positions);
 }
 
-static bool trim_is_urgent(const stream_cursor_t *cursor) { return cursor->room_left < 0 || cursor->shrinking; }
+static int64_t trim_held_bytes(const auditor_t *a, size_t queue) { return stream_room(a->keys) - a->cursors[queue].room_left; }
+
+static bool trim_is_urgent(const auditor_t *a, size_t queue) {
+    const stream_cursor_t *cursor = &a->cursors[queue];
+    return cursor->room_left < 0 || cursor->shrinking || (a->redis.full && trim_held_bytes(a, queue) > 0);
+}
 
 // Whether this instance leads and a trim may remove entries. Before this auditor has copied an entry, the other auditors have
 // seldom copied one either, so a trim would be useless.
 static bool trim_is_possible(auditor_t *a, size_t queue, lease_t *lease) {
     const stream_cursor_t *cursor = &a->cursors[queue];
-    bool due = cursor->growth_left < 0 || cursor->prune_auditors || trim_is_urgent(cursor);
-    return due && strcmp(cursor->read_id, STREAM_ID_NONE) != 0 && !cursor->unreadable && lease_get(a->leases, a->keys->queues[queue].lock, lease);
+    bool due = cursor->growth_left < 0 || cursor->prune_auditors || trim_is_urgent(a, queue);
+    return due && strcmp(cursor->read_id, STREAM_ID_NONE) != 0 && !cursor->unreadable &&
+           lease_get(a->leases, a->keys->queues[queue].lock, lease);
 }
 
-static mono_t trim_due_at(const stream_cursor_t *cursor) {
-    return trim_is_urgent(cursor) ? mono_min(cursor->trim_at, cursor->urgent.retry_at) : cursor->trim_at;
+static mono_t trim_due_at(const auditor_t *a, size_t queue) {
+    const stream_cursor_t *cursor = &a->cursors[queue];
+    return trim_is_urgent(a, queue) ? mono_min(cursor->trim_at, cursor->urgent.retry_at) : cursor->trim_at;
 }
 
 // Sends short trims, one after the other, so that other clients of Redis have their turn between two. *done is the
 // last answer, with the sums of all.
 static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *done) {
     stream_cursor_t *cursor = &a->cursors[call->queue];
-    const bool urgent = trim_is_urgent(cursor);
-    const int64_t room = urgent ? stream_room_low(a->keys) : stream_room(a->keys);
+    const bool urgent = trim_is_urgent(a, call->queue);
+    const int64_t room = a->redis.full ? 0 : urgent ? stream_room_low(a->keys) : stream_room(a->keys);
     const int64_t slice_us = a->keys->config->redis.slice_us / AUDITOR_SHARE;
     int64_t removed = 0, early = 0;
     mono_t end = mono_add(mono_now(), TRIM_BURST_MS * NS_PER_MS);
@@ -69,7 +83,7 @@ static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *
         late = mono_reached(end, mono_now()) && (done->crowded || removed >= 2 * a->committed);
         failpoint("trim_answered");
     } while (outcome == OUTCOME_OK && more && !late && !atomic_load(a->stop));
-    cursor->shrinking = urgent && more;
+    cursor->shrinking = urgent && more && !a->redis.full;
     cursor->prune_auditors = done->crowded;
     return outcome;
 }
@@ -83,8 +97,35 @@ static void trim_report_early(auditor_t *a, size_t queue, const stream_trimmed_t
     metric_add(&metrics_queue(a->metrics, auditor_queue_name(a, queue))->trimmed_early, done->early);
     if (news)
         log_warn(ROLE, auditor_queue_name(a, queue),
-                 "trimming copied records before stream.retain; the failure stream is above half of stream.max_bytes",
+                 a->redis.full
+                     ? "trimming copied records before stream.retain; redis is nearly full"
+                     : "trimming copied records before stream.retain; the failure stream is above half of stream.max_bytes",
                  F_INT("max_bytes", a->keys->config->stream.max_bytes), F_INT("min_copies", a->keys->config->stream.min_copies));
+}
+
+bool auditor_leads(auditor_t *a) {
+    lease_t lease;
+    for (size_t i = 0; i < a->keys->lock_count; i++)
+        if (lease_get(a->leases, i, &lease)) return true;
+    return false;
+}
+
+void auditor_want_memory(auditor_t *a) {
+    if (auditor_leads(a)) a->timers.memory_at = mono_min(a->timers.memory_at, mono_add(mono_now(), MEMORY_SOON_S * NS_PER_S));
+}
+
+// False: the request failed. Redis may refuse it (docs/services.md); then only stream.max_bytes limits the streams.
+static bool trim_read_memory(auditor_t *a) {
+    redis_error_t error = {0}, refusal;
+    request_append(a->redis.conn, "INFO", "memory");
+    redisReply *reply = conn_read_or_refusal(a->redis.conn, &refusal, &error);
+    const int64_t used = reply_info_number(reply, "\nused_memory:"), most = reply_info_number(reply, "\nmaxmemory:");
+    const double percent = most > 0 ? 100 * (double)used / (double)most : 0;
+    conn_reply_free(reply);
+    if (error.outcome != OUTCOME_OK) return auditor_back_off(a, &error);
+    a->redis.full = percent > (a->redis.full ? MEMORY_ENOUGH : MEMORY_PERCENT);
+    a->timers.memory_at = mono_add(mono_now(), (a->redis.full ? MEMORY_SOON_S : MEMORY_S) * NS_PER_S);
+    return true;
 }
 
 static bool trim_stream(auditor_t *a, size_t queue, const lease_t *lease) {
@@ -117,6 +158,18 @@ static bool trim_stream(auditor_t *a, size_t queue, const lease_t *lease) {
     if (done.wait_ms > TRIM_S * 1000) cursor->trim_at = mono_add(now, done.wait_ms * NS_PER_MS);
     if (done.wait_ms == 0) cursor->trim_at = done.removed ? now : mono_add(now, TRIM_UNCOPIED_S * NS_PER_S);
     if (done.crowded) cursor->trim_at = now;
+    return !a->redis.full || trim_read_memory(a); // the next stream may keep its records
+}
+
+// Asks how full Redis is, if the streams that this instance leads hold enough.
+static bool trim_look_at_memory(auditor_t *a) {
+    lease_t lease;
+    int64_t held = 0;
+    for (size_t i = 0; i < a->keys->queue_count; i++)
+        if (!a->cursors[i].unreadable && lease_get(a->leases, a->keys->queues[i].lock, &lease)) held += trim_held_bytes(a, i);
+    if (held >= MEMORY_LEAST) return trim_read_memory(a);
+    a->redis.full = false;
+    a->timers.memory_at = mono_never();
     return true;
 }
 
@@ -179,17 +232,11 @@ bool auditor_run_timers(auditor_t *a) {
     if (mono_reached(a->timers.renew_acks_at, mono_now()) && !trim_renew_acks(a)) return false;
     if (mono_reached(a->timers.markers.at, mono_now()) && !trim_requeue_markers(a)) return false;
     if (mono_reached(a->timers.auditors_at, mono_now())) trim_prune_auditors(a);
+    if (mono_reached(a->timers.memory_at, mono_now()) && !trim_look_at_memory(a)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++)
-        if (mono_reached(trim_due_at(&a->cursors[i]), mono_now()) && trim_is_possible(a, i, &lease) && !trim_stream(a, i, &lease))
+        if (mono_reached(trim_due_at(a, i), mono_now()) && trim_is_possible(a, i, &lease) && !trim_stream(a, i, &lease))
             return false;
     return true;
-}
-
-bool auditor_leads(auditor_t *a) {
-    lease_t lease;
-    for (size_t i = 0; i < a->keys->queue_count; i++)
-        if (lease_get(a->leases, a->keys->queues[i].lock, &lease)) return true;
-    return false;
 }
 
 mono_t auditor_trim_for_others(auditor_t *a) {
@@ -201,12 +248,12 @@ mono_t auditor_trim_for_others(auditor_t *a) {
         auditor_back_off(a, &error);
         return next;
     }
+    for (size_t i = 0; i < a->keys->queue_count; i++) a->cursors[i].room_left = stream_room(a->keys) - a->states[i].bytes;
+    if (!trim_look_at_memory(a)) return next;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
-        stream_cursor_t *cursor = &a->cursors[i];
-        cursor->room_left = stream_room(a->keys) - a->states[i].bytes;
-        if (!trim_is_urgent(cursor) || a->states[i].error || !lease_get(a->leases, a->keys->queues[i].lock, &lease)) continue;
-        if (mono_reached(trim_due_at(cursor), mono_now()) && !trim_stream(a, i, &lease)) return mono_never();
-        if (trim_is_urgent(cursor)) next = mono_min(next, trim_due_at(cursor));
+        if (!trim_is_urgent(a, i) || a->states[i].error || !lease_get(a->leases, a->keys->queues[i].lock, &lease)) continue;
+        if (mono_reached(trim_due_at(a, i), mono_now()) && !trim_stream(a, i, &lease)) return mono_never();
+        if (trim_is_urgent(a, i)) next = mono_min(next, trim_due_at(a, i));
     }
     return next;
 }
@@ -214,13 +261,13 @@ mono_t auditor_trim_for_others(auditor_t *a) {
 mono_t auditor_next_timer(auditor_t *a) {
     lease_t lease;
     mono_t next = mono_min(mono_min(a->timers.reconcile_at, a->timers.renew_acks_at), a->timers.markers.at);
-    next = mono_min(next, a->timers.auditors_at);
+    next = mono_min(next, mono_min(a->timers.memory_at, a->timers.auditors_at));
     mono_t look_at = mono_add(mono_now(), TRIM_STANDBY_S * NS_PER_S);
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         const stream_cursor_t *cursor = &a->cursors[i];
         if (trim_is_possible(a, i, &lease))
-            next = mono_min(next, trim_due_at(cursor));
-        else if (trim_is_urgent(cursor) && !cursor->unreadable)
+            next = mono_min(next, trim_due_at(a, i));
+        else if (trim_is_urgent(a, i) && !cursor->unreadable)
             next = mono_min(next, look_at);
     }
     return next;

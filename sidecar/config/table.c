@@ -96,9 +96,9 @@ const config_key_t config_keys[] = {
         "Entries up to which a scan rotates a backup list; it reads a longer list in place, unless its jobs are large.", PLAIN),
 
     ROW("stream", "retain", KEY_DURATION, "24h", "1m", "365d", TOP(stream.retain_ms), true,
-        "How long records stay in the failure stream; above half of max_bytes copied records go earlier.", PLAIN),
+        "How long records stay in the failure stream; above half of max_bytes, or while Redis is nearly full, copied records go earlier.", PLAIN),
     ROW("stream", "min_records", KEY_INT, "10000", "0", "100000000", TOP(stream.min_records), true,
-        "How many records stay in the failure stream at any age; above half of max_bytes copied records go nevertheless.", PLAIN),
+        "How many records stay in the failure stream at any age; above half of max_bytes, or while Redis is nearly full, copied records go nevertheless.", PLAIN),
     ROW("stream", "max_bytes", KEY_SIZE, "256MiB", "1MiB", "1TiB", TOP(stream.max_bytes), true,
         "Largest failure stream. Records that min_copies audit logs hold are trimmed in time; if the others fill it, no job is ended until they are copied.", PLAIN),
     ROW("stream", "min_copies", KEY_INT, "1", "1", "100", TOP(stream.min_copies), true,

@@ -1,5 +1,6 @@
 #include "inspect/preflight.h"
 
+#include "base/text/units.h"
 #include "dialects/dialect.h"
 #include "inspect/probe.h"
 #include "queue/heartbeat.h"
@@ -43,6 +44,18 @@ static outcome_t preflight_check_version(const preflight_call_t *call) {
     return OUTCOME_OK;
 }
 
+// Copied records make room in a full Redis. Others do not.
+static void preflight_check_room(const preflight_call_t *call, int64_t most) {
+    const int64_t each = call->keys->config->stream.max_bytes;
+    if (most <= 0 || (double)call->keys->queue_count * (double)each < (double)most) return;
+    preflight_report(
+        call, PREFLIGHT_WARNING, NULL,
+        "stream.max_bytes (%s) times %zu %s is not below maxmemory of %s (%s): while no audit log copies them, records "
+        "of failures can fill Redis; lower stream.max_bytes, or raise maxmemory",
+        size_text(each).text, call->keys->queue_count, call->keys->queue_count == 1 ? "queue" : "queues", conn_target(call->conn),
+        size_text(most).text);
+}
+
 static outcome_t preflight_check_memory(const preflight_call_t *call) {
     redisReply *reply;
     request_begin(call->conn, "INFO", "memory");
@@ -53,6 +66,7 @@ static outcome_t preflight_check_memory(const preflight_call_t *call) {
             call, PREFLIGHT_WARNING, NULL,
             "maxmemory-policy of %s is %.*s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction",
             conn_target(call->conn), (int)policy.len, policy.data);
+    preflight_check_room(call, reply_info_number(reply, "\nmaxmemory:"));
     conn_reply_free(reply);
     return OUTCOME_OK;
 }

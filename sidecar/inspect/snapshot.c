@@ -187,18 +187,13 @@ static bool snapshot_has_more_copies(const snapshot_t *out) {
 
 // ---- The snapshot.
 
-static int64_t snapshot_info_number(const char *info, const char *key) {
-    const char *at = strstr(info, key);
-    return at ? strtoll(at + strlen(key), NULL, 10) : -1;
-}
-
 static void snapshot_read_server(const reader_t *reader) {
     redis_error_t ignored = {0};
     request_append(reader->conn, "INFO", "memory");
     request_append(reader->conn, "TIME");
     redisReply *reply = snapshot_next_reply(reader, "INFO", &ignored);
-    reader->out->memory_used = snapshot_info_number(reply_text(reply), "\r\nused_memory:");
-    reader->out->memory_most = snapshot_info_number(reply_text(reply), "\r\nmaxmemory:");
+    reader->out->memory_used = reply_info_number(reply, "\nused_memory:");
+    reader->out->memory_most = reply_info_number(reply, "\nmaxmemory:");
     conn_reply_free(reply);
     reply = snapshot_next_reply(reader, "TIME", &ignored);
     reader->out->now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000;

@@ -43,3 +43,8 @@ static inline slice_t reply_info(const redisReply *reply, const char *key) {
     at += strlen(key);
     return (slice_t){at, strcspn(at, "\r\n")};
 }
+// The same as a number; -1 = none.
+static inline int64_t reply_info_number(const redisReply *reply, const char *key) {
+    slice_t value = reply_info(reply, key);
+    return value.len ? strtoll(value.data, NULL, 10) : -1;
+}

@@ -88,3 +88,17 @@ __attribute__((unused)) static long long gaps(setup_t *d) {
     return audit_log_int(d->path, "SELECT count(*) FROM events WHERE kind = 'gap'");
 }
 __attribute__((unused)) static metrics_t *metrics_of(setup_t *d) { return d->instance.metrics; }
+
+/* Another auditor acknowledges the whole stream. */
+__attribute__((unused)) static void other_copies(setup_t *d) {
+    redis_ok(d->f.r, "EVAL %s 2 sidecar:email:auditors sidecar:email:failures",
+             "local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1][1] "
+             "redis.call('HSET', KEYS[1], 'other', last .. ' ' .. redis.call('TIME')[1] .. '000')");
+}
+
+/* Lets the XREAD that waits return, so that the auditor runs its timers. */
+__attribute__((unused)) static void end_wait(setup_t *d) {
+    char *rest = redis_str(d->f.r, "CLIENT LIST");
+    for (char *line; (line = strtok_r(rest, "\n", &rest));)
+        if (strstr(line, " name=queue-sidecar-auditor ")) redis_ok(d->f.r, "CLIENT UNBLOCK %lld", atoll(line + strlen("id=")));
+}

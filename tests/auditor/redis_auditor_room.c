@@ -148,13 +148,6 @@ static void open_storm(setup_t *d, const char *more) {
 
 static long long records(setup_t *d) { return redis_int(d->f.r, "XLEN " STREAM); }
 
-/* Another auditor acknowledges the whole stream. */
-static void other_copies(setup_t *d) {
-    redis_ok(d->f.r, "EVAL %s 2 sidecar:email:auditors " STREAM,
-             "local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1][1] "
-             "redis.call('HSET', KEYS[1], 'other', last .. ' ' .. redis.call('TIME')[1] .. '000')");
-}
-
 /* The count after the next record -> what happens. */
 static const struct threshold_case {
     const char *what;
@@ -232,13 +225,6 @@ static void *pass_late(void *proxy) {
     wait_for(wait_now_us() >= held_until, 20000);
     proxy_pass(proxy);
     return NULL;
-}
-
-/* Lets the XREAD that waits return, so that the auditor runs its timers. */
-static void end_wait(setup_t *d) {
-    char *rest = redis_str(d->f.r, "CLIENT LIST");
-    for (char *line; (line = strtok_r(rest, "\n", &rest));)
-        if (strstr(line, " name=queue-sidecar-auditor ")) redis_ok(d->f.r, "CLIENT UNBLOCK %lld", atoll(line + strlen("id=")));
 }
 
 /* Redis is slow: the time of a burst is over after its first trim. Records may come faster than such trims remove them, so the
@@ -425,27 +411,6 @@ Test(redis_auditor_room, a_record_larger_than_half_is_trimmed_once_it_is_copied)
         settle(&d);
     }
     cr_assert_eq(gaps(&d), 0);
-    close_auditor(&d);
-}
-
-/* No record can be trimmed, so only an hourly trim removes what pods have left. */
-Test(redis_auditor_room, a_leader_removes_what_pods_have_left) {
-    enum { PODS = 2000, MOST = 256 };
-    setup_t d = {0};
-    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
-    instance_lead(&d.instance, d.f.r);
-    audit_log_feed(d.f.r, "email", 0, 3, "5");
-    expect_rows(&d, 3);
-    settle(&d);
-    redis_ok(d.f.r, "EVAL %s 1 sidecar:email:auditors %d",
-             "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'pod' .. i, '5-0 ' .. redis.call('TIME')[1] .. '000') end",
-             PODS);
-    fixture_step_boottime(3601000);
-    instance_lead(&d.instance, d.f.r);
-    end_wait(&d);
-    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:email:auditors") <= MOST, 10000), "%lld are left",
-              redis_int(d.f.r, "HLEN sidecar:email:auditors"));
-    cr_assert_eq(records(&d), 3);
     close_auditor(&d);
 }
 

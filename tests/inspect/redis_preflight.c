@@ -94,6 +94,18 @@ Test(redis_preflight, warns_of_eviction) {
     }
 }
 
+Test(redis_preflight, warns_of_streams_that_can_fill_redis) {
+    enum { MIB = 1 << 20 };
+    f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; stream = { max_bytes = \"8MiB\"; }; "
+                                                     "queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    redis_ok(f.r, "CONFIG SET maxmemory %d", 16 * MIB + 1);
+    expect_results(&f, 0, 0, 0, NULL);
+    redis_ok(f.r, "CONFIG SET maxmemory %d", 16 * MIB);
+    char *named =
+        kept_printf("stream.max_bytes (8.0 MiB) times 2 queues is not below maxmemory of %s (16.0 MiB):", conn_target(f.conn));
+    expect_results(&f, 1, 0, 0, named);
+}
+
 Test(redis_preflight, refuses_a_replica) {
     f = fixture_start(NULL);
     redis_ok(f.r, "REPLICAOF 127.0.0.1 1");
@@ -185,7 +197,7 @@ Test(redis_preflight, passes_on_a_full_server) {
     f = fixture_start(NULL);
     redis_ok(f.r, "ZADD email:delayed 1 a");
     redis_ok(f.r, "CONFIG SET maxmemory 1");
-    expect_results(&f, 0, 0, 0, NULL);
+    expect_results(&f, 1, 0, 0, "stream.max_bytes (256 MiB) times 1 queue is not below maxmemory");
 }
 
 static const char *const RETRYABLE[] = {"-LOADING x",     "-MASTERDOWN x", "-BUSY x",    "-READONLY x",

@@ -132,9 +132,7 @@ Test(redis_stream_room, a_full_stream_trimmed_by_hand_has_room_again) {
 }
 
 /* Redis 6.2 counts no subcommands. */
-static long long asked(void) {
-    return server_commandstat(f.server, "xinfo|stream") + server_commandstat(f.server, "xinfo");
-}
+static long long asked(void) { return server_commandstat(f.server, "xinfo|stream") + server_commandstat(f.server, "xinfo"); }
 
 /* XINFO STREAM would copy the newest entry, 4 MB. */
 Test(redis_stream_room, a_large_newest_entry_costs_a_trim_nothing) {

@@ -20,16 +20,14 @@ typedef struct {
 } ask_t;
 
 static inline ask_t ask_new(void) {
-    return (ask_t){
-        .token = "T", .copies = 1, .most = 1000, .size = 1 << 21, .heard = 86400000, .room = 1LL << 40};
+    return (ask_t){.token = "T", .copies = 1, .most = 1000, .size = 1 << 21, .heard = 86400000, .room = 1LL << 40};
 }
 
 static inline redisReply *call(fixture_t *f, ask_t ask) {
     size_t len;
     const char *text = fixture_script(&script_trim, &len);
-    return redis_do(
-        f->r, "EVAL %b 4 sidecar:app:lock " STREAM " " AUDITORS " " META " %s %lld %lld %lld %lld %lld %lld %lld", text, len,
-        ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.room);
+    return redis_do(f->r, "EVAL %b 4 sidecar:app:lock " STREAM " " AUDITORS " " META " %s %lld %lld %lld %lld %lld %lld %lld",
+                    text, len, ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.room);
 }
 
 /* Returns how many entries were removed; `wait_ms` may be NULL. */

@@ -199,11 +199,13 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
     return 1;
 }
 
-#define MEMORY_WHY  "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that."
-#define MEMORY_NEXT "Raise maxmemory, or find out what fills Redis: redis-cli --bigkeys"
-#define VERIFY      ". To verify: queue-sidecar check -c {config} --redis"
-#define LARGE_NEXT  "Raise `max_payload` of this queue, or remove the job from its key"
-#define ITS_LOG     "Repair the named key, right or setting; the log of the instance has more"
+#define MEMORY_WHY "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that."
+#define MEMORY_NEXT                                                                                                              \
+    "Raise maxmemory, or find out what fills Redis: redis-cli --bigkeys. Records of failures go once stream.min_copies audit "   \
+    "logs have them"
+#define VERIFY     ". To verify: queue-sidecar check -c {config} --redis"
+#define LARGE_NEXT "Raise `max_payload` of this queue, or remove the job from its key"
+#define ITS_LOG    "Repair the named key, right or setting; the log of the instance has more"
 
 // Rows of one severity are in the order in which to act.
 const status_check_t status_checks[] = {

@@ -34,11 +34,39 @@ int64_t check_gaps(const check_subject_t *x, buffer_t *what) {
     return log->open_gaps;
 }
 
+typedef struct named_stream {
+    int64_t bytes;
+    const char *key;
+} named_stream_t;
+
+static int named_stream_by_bytes(const void *a, const void *b) {
+    int64_t x = ((const named_stream_t *)a)->bytes, y = ((const named_stream_t *)b)->bytes;
+    return (x < y) - (x > y);
+}
+
+// Names the largest failure streams.
+static void checks_name_streams(const status_t *s, buffer_t *what) {
+    enum { NAMED = 3 };
+    const size_t count = s->snapshot.queue_count;
+    named_stream_t *streams = mem_array(count + 1, sizeof *streams);
+    int64_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        streams[i] = (named_stream_t){s->snapshot.queues[i].stream.bytes, s->keys->queues[i].failures};
+        total += streams[i].bytes;
+    }
+    qsort(streams, count, sizeof *streams, named_stream_by_bytes);
+    if (total > 0) buffer_printf(what, "; failure streams hold %s of it", size_text(total).text);
+    for (size_t i = 0; i < count && i < NAMED && streams[i].bytes > 0; i++)
+        buffer_printf(what, "%s %s %s", i ? "," : ":", streams[i].key, size_text(streams[i].bytes).text);
+    free(streams);
+}
+
 int64_t check_memory(const check_subject_t *x, buffer_t *what) {
     const int64_t used = x->s->snapshot.memory_used, most = x->s->snapshot.memory_most;
     if (most <= 0 || (double)used * 100 < (double)most * MEMORY_PERCENT || (used >= most) != (x->row->variant == CHECK_FULL))
         return 0;
     buffer_printf(what, "Redis uses %s of its maxmemory, %s", size_text(used).text, size_text(most).text);
+    checks_name_streams(x->s, what);
     return 1;
 }
 

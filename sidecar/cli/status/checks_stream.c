@@ -27,7 +27,7 @@ int64_t check_trimmed_early(const check_subject_t *x, buffer_t *what) {
     if (x->stream->trimmed_early == 0 || reach_ms >= retain_ms) return 0;
     buffer_printf(what,
                   "its failure stream reaches back only %s: the records of stream.retain (%s) take more than half of "
-                  "stream.max_bytes (%s)",
+                  "stream.max_bytes (%s), or Redis was nearly full",
                   duration_text(reach_ms).text, duration_text(retain_ms).text, size_text(x->s->config->stream.max_bytes).text);
     return retain_ms - reach_ms;
 }

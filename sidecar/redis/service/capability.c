@@ -13,7 +13,8 @@ static const struct {
     // a role reports CAPABILITY_TRACKING by itself
     [CAPABILITY_CLIENT_NAME] = {"CLIENT SETNAME", "CLIENT LIST shows no names of connections"},
     [CAPABILITY_VERSION] = {"INFO server", "the version of the server is unknown and counts as the newest"},
-    [CAPABILITY_MEMORY_INFO] = {"INFO memory", "maxmemory-policy is unknown; it must be noeviction"},
+    [CAPABILITY_MEMORY_INFO] =
+        {"INFO memory", "maxmemory-policy is unknown; it must be noeviction. Copied records make no room in a full Redis"},
     [CAPABILITY_CLUSTER_INFO] = {"INFO cluster", "a Cluster shows only by redis.mode"},
     [CAPABILITY_ROLE] = {"ROLE", "a replica shows only when it refuses a write"},
     [CAPABILITY_SCRIPT_FLAGS] = {"SCRIPT LOAD with #!lua", "scripts run without flags, so a full Redis may refuse them"},

@@ -150,6 +150,10 @@ static void failed(world_t *w) {
 static void retried(world_t *w) { status_count(&w->s.recent[0], slice_text("retried"), slice_text("stalled"), 7); }
 static void last_id(world_t *w) { snprintf(first_queue(w)->stream.last, STREAM_ID_SIZE, STREAM_ID_MAX); }
 static void redis_full(world_t *w) { w->s.snapshot.memory_used = 100; }
+static void redis_full_of_records(world_t *w) {
+    redis_full(w);
+    for (size_t i = 0; i < w->s.snapshot.queue_count; i++) w->s.snapshot.queues[i].stream.bytes = 10 * (int64_t)(i + 1);
+}
 static void redis_nearly_full(world_t *w) { w->s.snapshot.memory_used = 95; }
 static void redis_roomy(world_t *w) { w->s.snapshot.memory_used = 94; }
 static void redis_unlimited(world_t *w) { w->s.snapshot.memory_most = 0; }
@@ -229,7 +233,9 @@ static const struct {
     {"stream nearly full", nearly_full, "stream_fills", STATUS_WARNING, "email", "nearly full", "stream.max_bytes"},
     {"stream half full", half_full, NULL, 0, NULL, NULL, NULL},
     {"stream trimmed early", trimmed_early, "trimmed_early", STATUS_NOTE, "email",
-     "back only 2 h: the records of stream.retain (24 h) take more than half of stream.max_bytes (1.0 MiB)", "import FILE"},
+     "back only 2 h: the records of stream.retain (24 h) take more than half of stream.max_bytes (1.0 MiB), or Redis was nearly "
+     "full",
+     "import FILE"},
     {"stream trimmed in time", trimmed_in_time, NULL, 0, NULL, NULL, NULL},
     {"stream trimmed long ago", trimmed_long_ago, NULL, 0, NULL, NULL, NULL},
     {"uncopied", uncopied, "uncopied", STATUS_WARNING, "email", "stream.min_copies (1) audit logs; 0 logs are active", "log"},
@@ -260,6 +266,8 @@ static const struct {
      "audit list -c {config} --queue 'x$y' --since 1h"},
     {"retried", retried, NULL, 0, NULL, NULL, NULL},
     {"redis full", redis_full, "redis_full", STATUS_FAULT, NULL, "100 bytes of its maxmemory, 100 bytes", "maxmemory"},
+    {"redis full of records", redis_full_of_records, "redis_full", STATUS_FAULT, NULL,
+     "100 bytes; failure streams hold 60 bytes of it: sidecar:x$y:failures 30 bytes, sidecar:sms:failures 20 bytes", "maxmemory"},
     {"redis nearly full", redis_nearly_full, "redis_full", STATUS_WARNING, NULL, "95 bytes", "maxmemory"},
     {"redis roomy", redis_roomy, NULL, 0, NULL, NULL, NULL},
     {"redis without limit", redis_unlimited, NULL, 0, NULL, NULL, NULL},
