@@ -323,6 +323,17 @@ static int64_t reconcile_pause_s(auditor_t *a, bool unreadable, bool behind) {
     return *slots_s < pause_s ? *slots_s : pause_s;
 }
 
+// The event of the last acknowledged entry proves that the stream is the same. The first id tells whether others have removed
+// entries that the log lacks.
+static stream_wanted_t reconcile_wanted(const stream_cursor_t *cursor) {
+    stream_wanted_t wanted = {0};
+    bool proves = cursor->unproved && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
+    bool begun = strcmp(cursor->logged_id, STREAM_ID_NONE) != 0;
+    stream_id_set(wanted.event_of, proves ? cursor->acked_id : "");
+    stream_id_set(wanted.after, begun ? cursor->logged_id : STREAM_ID_MAX);
+    return wanted;
+}
+
 // Compares the cursors of the queues from `first` up to `end`.
 static bool reconcile_range(auditor_t *a, size_t first, size_t end, bool *found) {
     redis_error_t error;
@@ -330,14 +341,11 @@ static bool reconcile_range(auditor_t *a, size_t first, size_t end, bool *found)
     int64_t now_ms;
     mono_t asked = mono_now();
     const call_t call = {a->redis.conn, a->keys, first, NULL, &error};
-    for (size_t i = first; i < end; i++) {
-        const stream_cursor_t *cursor = &a->cursors[i];
-        bool wanted = cursor->unproved && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
-        stream_id_set(a->read.positions[i], wanted ? cursor->acked_id : "");
-    }
-    const stream_id_t *positions = (const stream_id_t *)a->read.positions;
-    if (stream_read_some_ends(&call, end - first, positions, a->states, &now_ms) != OUTCOME_OK)
-        return auditor_back_off(a, &error);
+    stream_wanted_t *wanted = mem_array(a->keys->queue_count, sizeof *wanted);
+    for (size_t i = first; i < end; i++) wanted[i] = reconcile_wanted(&a->cursors[i]);
+    outcome_t outcome = stream_read_some_ends(&call, end - first, wanted, a->states, &now_ms);
+    free(wanted);
+    if (outcome != OUTCOME_OK) return auditor_back_off(a, &error);
     reconcile_take_time(a, now_ms, asked);
     if (!auditor_revoke_acks(a)) return false;
     for (size_t i = first; i < end; i++) {

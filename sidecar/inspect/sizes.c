@@ -197,16 +197,30 @@ static void sizes_append(const count_t *c, size_t from, size_t to) {
     request_end(c->conn);
 }
 
-static void sizes_read_length(count_t *c, size_t from, size_t to, redis_error_t *refusal, redis_error_t *error) {
+// Returns the first row that the script has left out, because it had read large entries; `to` = none.
+static size_t sizes_read_length(count_t *c, size_t from, size_t to, redis_error_t *refusal, redis_error_t *error) {
     redisReply *reply = conn_read_or_refusal(c->conn, refusal, error);
-    if (!reply) return;
+    if (!reply) return to;
     int64_t now_us = reply_number(reply_at(reply, 0));
+    if (reply->elements > 1 && reply->elements - 1 < to - from) to = from + reply->elements - 1;
     for (size_t i = from; i < to; i++) {
         sizes_read_row(c, &c->rows[i], reply_at(reply, i - from + 1));
         c->out[c->rows[i].queue].now_ms = now_us / 1000;
     }
     freeReplyObject(reply);
     if (now_us <= 0) redis_error_set(refusal, OUTCOME_REFUSED, "sizes: unexpected reply");
+    return to;
+}
+
+// Reads the rows [from, to) by as many requests as they need. False: Redis refused the rows from *refused on.
+static bool sizes_read_rest(count_t *c, size_t from, size_t to, size_t *refused, redis_error_t *refusal, redis_error_t *error) {
+    *refusal = (redis_error_t){0};
+    while (from < to && refusal->outcome == OUTCOME_OK && error->outcome == OUTCOME_OK) {
+        *refused = from;
+        sizes_append(c, from, to);
+        from = sizes_read_length(c, from, to, refusal, error);
+    }
+    return refusal->outcome == OUTCOME_OK;
 }
 
 // Redis refused these rows together. Halve them until the refused key is found.
@@ -218,10 +232,10 @@ static void sizes_split(count_t *c, size_t from, size_t to, const redis_error_t 
     }
     for (int half = 0; half < 2; half++) {
         redis_error_t again;
+        size_t refused;
         c->again--;
-        sizes_append(c, edges[half], edges[half + 1]);
-        sizes_read_length(c, edges[half], edges[half + 1], &again, error);
-        if (again.outcome != OUTCOME_OK) sizes_split(c, edges[half], edges[half + 1], &again, error);
+        if (!sizes_read_rest(c, edges[half], edges[half + 1], &refused, &again, error))
+            sizes_split(c, refused, edges[half + 1], &again, error);
     }
 }
 
@@ -236,13 +250,18 @@ static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
 // Reads the rows [from, limit), in one round trip unless Redis refuses one.
 static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
     redis_error_t *refusals = mem_array(MAX_ROWS, sizeof *refusals); // index: first row of a request
+    size_t *ends = mem_array(MAX_ROWS, sizeof *ends);                // likewise: the first row that was left out
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) sizes_append(c, at, sizes_request_to(c, at, limit));
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit))
-        sizes_read_length(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);
-    for (size_t at = from; at < limit && error->outcome == OUTCOME_OK; at = sizes_request_to(c, at, limit))
-        if (refusals[at - from].outcome != OUTCOME_OK)
-            sizes_split(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);
+        ends[at - from] = sizes_read_length(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);
+    for (size_t at = from; at < limit && error->outcome == OUTCOME_OK; at = sizes_request_to(c, at, limit)) {
+        size_t to = sizes_request_to(c, at, limit), refused = at;
+        redis_error_t *refusal = &refusals[at - from];
+        if (refusal->outcome == OUTCOME_OK) sizes_read_rest(c, ends[at - from], to, &refused, refusal, error);
+        if (refusal->outcome != OUTCOME_OK) sizes_split(c, refused, to, refusal, error);
+    }
     free(refusals);
+    free(ends);
     return error->outcome;
 }
 

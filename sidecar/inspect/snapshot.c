@@ -259,7 +259,8 @@ static void snapshot_drop_earlier(snapshot_queue_t *queue) {
 static void snapshot_read_streams(const reader_t *reader) {
     snapshot_t *out = reader->out;
     stream_ends_t *ends = mem_array(out->queue_count, sizeof *ends);
-    outcome_t outcome = stream_read_ends(reader->conn, reader->keys, NULL, ends, &out->now_ms, reader->error);
+    stream_wanted_t *wanted = mem_array(out->queue_count, sizeof *wanted); // every first id
+    outcome_t outcome = stream_read_ends(reader->conn, reader->keys, wanted, ends, &out->now_ms, reader->error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < out->queue_count; i++) {
         snapshot_queue_t *queue = &out->queues[i];
         queue->stream = ends[i];
@@ -269,6 +270,7 @@ static void snapshot_read_streams(const reader_t *reader) {
         snapshot_drop_earlier(&out->queues[i]);
     }
     stream_ends_free(ends, out->queue_count);
+    free(wanted);
     for (size_t i = 0; reader->error->outcome == OUTCOME_OK && i < out->queue_count; i++) snapshot_read_uncopied(reader, i);
 }
 

@@ -149,17 +149,20 @@ void stream_ends_free(stream_ends_t *ends, size_t count) {
 
 enum { ENDS_FIELDS = 6 }; // of each queue in the reply
 
-// call->queue is the first queue.
-static outcome_t stream_read_ends_chunk(const call_t *call, size_t count, const stream_id_t *wanted, stream_ends_t *out,
+// call->queue is the first queue. *count: queues to read; then those that were read, at least one.
+static outcome_t stream_read_ends_chunk(const call_t *call, size_t *count, const stream_wanted_t *wanted, stream_ends_t *out,
                                         int64_t *now_ms) {
     const queue_keys_t *queues = call_queue(call);
     redisReply *reply;
-    request_script(call->conn, &script_stream_ends, (int)(2 * count));
-    for (size_t i = 0; i < count; i++) request_text(call->conn, queues[i].failures, queues[i].meta);
-    for (size_t i = 0; wanted && i < count; i++) request_text(call->conn, wanted[call->queue + i]);
+    request_script(call->conn, &script_stream_ends, (int)(2 * *count));
+    for (size_t i = 0; i < *count; i++) request_text(call->conn, queues[i].failures, queues[i].meta);
+    for (size_t i = 0; i < *count; i++)
+        request_text(call->conn, wanted ? wanted[call->queue + i].event_of : "",
+                     wanted ? wanted[call->queue + i].after : STREAM_ID_MAX);
     if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     *now_ms = reply_number(reply_at(reply, 0));
-    for (size_t i = 0; i < count; i++) {
+    if (reply->elements > ENDS_FIELDS && reply->elements / ENDS_FIELDS < *count) *count = reply->elements / ENDS_FIELDS;
+    for (size_t i = 0; i < *count; i++) {
         stream_ends_t *ends = &out[call->queue + i];
         const size_t at = ENDS_FIELDS * i;
         const char *length = reply_text(reply_at(reply, at + 1));
@@ -179,7 +182,7 @@ static outcome_t stream_read_ends_chunk(const call_t *call, size_t count, const 
 
 // Redis refuses a whole request if keys are in several Cluster slots, or if a right to one key is missing. Then
 // stream_read_some_ends and stream_acknowledge send one request for each queue.
-outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_id_t *wanted, stream_ends_t *out,
+outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_wanted_t *wanted, stream_ends_t *out,
                                 int64_t *now_ms) {
     const size_t end = call->queue + count;
     size_t alone = 0; // queues below this index are asked for alone
@@ -188,7 +191,7 @@ outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_i
         size_t most = first < alone ? 1 : CHUNK;
         some = end - first < most ? end - first : most;
         const call_t chunk = {call->conn, call->keys, first, NULL, call->error};
-        outcome_t outcome = stream_read_ends_chunk(&chunk, some, wanted, out, now_ms);
+        outcome_t outcome = stream_read_ends_chunk(&chunk, &some, wanted, out, now_ms);
         if (outcome == OUTCOME_OK) continue;
         if (outcome != OUTCOME_REFUSED) return outcome;
         if (some > 1) {
@@ -205,8 +208,8 @@ outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_i
     return OUTCOME_OK;
 }
 
-outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms,
-                           redis_error_t *error) {
+outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_wanted_t *wanted, stream_ends_t *out,
+                           int64_t *now_ms, redis_error_t *error) {
     const call_t call = {conn, keys, 0, NULL, error};
     return stream_read_some_ends(&call, keys->queue_count, wanted, out, now_ms);
 }

@@ -37,12 +37,18 @@ void stream_read_each(conn_t *conn, const keyspace_t *keys, stream_entry_fn *ent
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error);
 
+// What stream_read_ends reads of a stream besides. Redis gives an entry only as a whole, so each costs its bytes.
+typedef struct stream_wanted {
+    stream_id_t event_of; // an entry whose event id is wanted; "" = none
+    stream_id_t after;    // the first id is wanted if the last one is above this; "" = in any case
+} stream_wanted_t;
+
 // The first and the last id of a stream.
 typedef struct stream_ends {
     char *error; // why the stream could not be read; NULL = the other fields are valid. Owned
     redis_error_kind_t error_kind;
     int64_t length;      // entries
-    stream_id_t first;   // id of the oldest entry; "0-0" = none
+    stream_id_t first;   // id of the oldest entry; "0-0" = none, or not wanted
     stream_id_t last;    // last id ever given; "0-0" = none
     stream_id_t trimmed; // highest id that trim has removed; "0-0" = none
     int64_t bytes;       // bytes of all values, as the scripts count them
@@ -52,13 +58,14 @@ typedef struct stream_ends {
 #define STREAM_NO_EVENT "-"
 void stream_ends_free(stream_ends_t *ends, size_t count); // with the array
 
-// Reads the ends of every queue's stream. `out` has room for all queues, and was zero before the first read. wanted[i] is the id
-// of an entry whose event id is read too; "" = none; `wanted` may be NULL. One request serves all queues. If Redis refuses this
-// request, each queue gets a request of its own. *now_ms is Redis's time.
-outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms,
-                           redis_error_t *error);
+// Reads the ends of every queue's stream. `out` has room for all queues, and was zero before the first read. `wanted` of all
+// queues; NULL = no first id, and no event. One request serves all queues, unless the entries that it reads are large. If Redis
+// refuses this request, each queue gets a request of its own. *now_ms is Redis's time.
+outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_wanted_t *wanted, stream_ends_t *out,
+                           int64_t *now_ms, redis_error_t *error);
 // The same for `count` queues from call->queue on. `wanted` and `out` are those of all queues.
-outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms);
+outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_wanted_t *wanted, stream_ends_t *out,
+                                int64_t *now_ms);
 
 // Reads `trimmed` and `bytes` of the stream of each queue i whose wanted[i] is not "" into out[i]. Skips a key that Redis refuses
 // to read.

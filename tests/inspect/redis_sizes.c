@@ -54,6 +54,29 @@ Test(redis_sizes, an_empty_queue) {
     cr_assert(c.records == 0 && c.record_bytes == 0 && sizes_overdue_ms(&c) == 0);
 }
 
+/* Redis gives an entry only as a whole: 4 ms for one of 4 MB. One script for all queues would keep Redis from others for too
+ * long. */
+Test(redis_sizes, large_entries_are_read_one_by_one) {
+    static const char *const queues[] = {"email", "sms", "fax"};
+    f = setup(QUEUES(EMAIL ", { name = \"sms\"; }, { name = \"fax\"; }"));
+    sizes_t sizes[3];
+    for (int i = 0; i < 3; i++)
+        redis_ok(
+            f.r, "EVAL %s 2 %s:delayed %s:backup",
+            "redis.call('ZADD', KEYS[1], 4e12, string.rep('x', 1000000)) redis.call('LPUSH', KEYS[2], string.rep('y', 1000000))",
+            queues[i], queues[i]);
+    redis_ok(f.r, "LPUSH fax job");
+    redis_ok(f.r, "CONFIG RESETSTAT");
+    cr_assert_eq(read_sizes(&f, 3, sizes), OUTCOME_OK, "%s", f.error.text);
+    for (int i = 0; i < 3; i++) expect_sizes(&sizes[i], 1, i == 2, 1);
+    cr_assert_geq(server_commandstat(f.server, "evalsha"), 6, "an entry for each");
+    redis_ok(f.r, "DEL sms:delayed");
+    redis_ok(f.r, "SET sms:delayed text");
+    cr_assert_eq(read_sizes(&f, 3, sizes), OUTCOME_OK, "%s", f.error.text);
+    expect_sizes(&sizes[2], 1, 1, 1);
+    cr_assert(strstr(sizes[1].error.text, "sms:delayed"), "%s", sizes[1].error.text);
+}
+
 Test(redis_sizes, counts_jobs_in_lists_and_zsets) {
     f = setup(QUEUES(EMAIL));
     int64_t now = now_ms(&f);

@@ -179,7 +179,7 @@ static const struct {
     {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 999 9 ms 5 1024 0 99999 2"},
     {&script_next_due, "1 email:delayed 0"},
     {&script_sizes, "1 email:delayed due"},
-    {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta"},
+    {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta 1-1 0-0"},
     {&script_acknowledge, "3 sidecar:email:auditors sidecar:email:failures sidecar:email:meta me 5-5"},
     {&script_trim, "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 1 1 9 999 9999 999"},
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},

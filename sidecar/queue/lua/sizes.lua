@@ -1,14 +1,16 @@
 #!lua flags=no-writes
--- sizes: measures many keys in one request.
+-- sizes: measures many keys in one request. Redis gives an entry only as a whole, so the script ends behind a key that made it read
+-- many bytes, and leaves the next ones to another call.
 --
 -- KEYS[1+] key       of any type
 -- ARGV[1+] measure   for each: `length` of a list; `alone`: length of a list, and its only entry if this entry has at most
 --                    1,024 bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `marker`:
 --                    fields of a hash; `active <prefix>`: length of a list of ids, and `processedOn` of <prefix><last id>
--- Reply    {now in us, for each key its measures, separated by a space; or '!' and the error}
+-- Reply    {now in us, for each key that was read its measures, separated by a space; or '!' and the error}
 -- Optional LINDEX
 -- Safe     reads only; an error of one key leaves the others valid.
-local measures = {}
+local MOST = 131072 -- bytes; the entry that exceeds them is the last one
+local measures, bytes = {}, 0
 function measures.length(key) return redis.pcall('LLEN', key) end
 function measures.records(key) return redis.pcall('XLEN', key) end
 function measures.bytes(key)
@@ -21,6 +23,7 @@ function measures.alone(key)
     if length ~= 1 then return length end
     local entry = redis.pcall('LRANGE', key, 0, 0)
     if entry.err then return entry end
+    bytes = bytes + #(entry[1] or '')
     return entry[1] and #entry[1] <= 1024 and '1 ' .. entry[1] or 1
 end
 function measures.due(key)
@@ -28,6 +31,7 @@ function measures.due(key)
     if count == 0 or type(count) == 'table' then return count end
     local head = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
     if head.err then return head end
+    bytes = bytes + #(head[1] or '')
     return string.format('%.0f', count) .. ' ' .. (head[2] or '')
 end
 function measures.marker(key)
@@ -56,5 +60,6 @@ for i, key in ipairs(KEYS) do
         found = string.format('%.0f', found)
     end
     reply[i + 1] = found or ''
+    if bytes > MOST then break end
 end
 return reply

@@ -13,7 +13,7 @@ local function above(a, b) -- {ms, seq} each
     if order == 0 then order = compare_digits(a[2], b[2]) end
     return order == 1
 end
--- Returns {ms, seq} of the last id that the stream has given; nil = Redis refuses the read. XINFO replies with the first and the last
+-- Returns {ms, seq} of the last id that the stream has given; nil, nil, error = Redis refuses the read. XINFO replies with the first and the last
 -- entry, so it is asked only if the stream is empty, or if a script of an older version may have added the last record; then the
 -- second value is the id as text.
 local function last_id(stream, meta)
@@ -22,7 +22,8 @@ local function last_id(stream, meta)
     local behind = ms and redis.call('XLEN', stream) > 0 and redis.pcall('XRANGE', stream, '(' .. known, '+', 'COUNT', 1)
     if behind and not behind.err and #behind == 0 then return {ms, seq} end
     local info = redis.pcall('XINFO', 'STREAM', stream)
-    if info.err then return string.find(info.err, 'no such key', 1, true) and {'0', '0'} or nil end
+    if info.err and string.find(info.err, 'no such key', 1, true) then return {'0', '0'} end
+    if info.err then return nil, nil, info.err end
     for i = 1, #info, 2 do
         if info[i] == 'last-generated-id' then return {string.match(info[i + 1], '^(%d+)%-(%d+)$')}, info[i + 1] end
     end
