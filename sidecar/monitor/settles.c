@@ -273,7 +273,7 @@ static void settles_ask_each(const apply_t *apply, batch_t *batch) {
 static void settles_read(const apply_t *apply, batch_t *batch) {
     if (!batch->sent) return;
     batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &batch->reply);
-    pace_note(apply->pace, (int64_t)batch->count, batch->reply.took_us);
+    pace_note_whole(apply->pace, (int64_t)batch->count, batch->reply.took_us);
     const redis_error_t *error = apply->call->error;
     bool each = error->outcome == OUTCOME_REFUSED && !error_kind_is_slot(error->kind); // a slot concerns all of them
     if (!batch->answered && batch->count > 1 && each) settles_ask_each(apply, batch);

@@ -135,7 +135,7 @@ size_t quarantine_settle(const call_t *call, const quarantine_decision_t *const 
         failpoint("quarantine_sent");
         if (!settle_read_answers(call, jobs, &out[done], &answers)) break;
         for (size_t i = 0; i < jobs; i++) failpoint("quarantine_answered");
-        pace_note(pace, (int64_t)jobs, answers.took_us);
+        pace_note_whole(pace, (int64_t)jobs, answers.took_us);
         done += jobs;
     }
     return done;

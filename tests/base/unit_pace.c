@@ -105,3 +105,35 @@ Test(unit_pace, a_fixed_part_above_the_slice_is_spent_on_many_jobs) {
     }
     cr_assert(jobs >= 150 && jobs <= 154, "%lld jobs: the fixed part is a part of the slice", (long long)jobs);
 }
+
+/* Runs scripts whose time is a fixed one and that of their jobs. Returns the jobs of the next one. */
+static int64_t run_scripts(pace_t *pace, int64_t jobs, int scripts, int64_t fixed_us, int64_t job_us) {
+    for (int i = 0; i < scripts; i++) {
+        pace_note_whole(pace, jobs, fixed_us + job_us * jobs);
+        jobs = pace_jobs_least(pace, 250, 16, 256);
+    }
+    return jobs;
+}
+
+/* 5 ms for each script, because a neighbour of the jobs has 4 MB. It was charged to the jobs, and one job a script stayed. */
+Test(unit_pace, a_batch_of_one_job_tries_two) {
+    pace_t pace = {0};
+    int64_t jobs = run_scripts(&pace, 16, 60, 5000, 10);
+    cr_assert_gt(jobs, 200, "%lld", (long long)jobs);
+    jobs = run_scripts(&pace, jobs, 40, 0, 10); /* the neighbour is gone */
+    cr_assert(jobs >= 20 && jobs <= 30, "%lld", (long long)jobs);
+    jobs = run_scripts(&pace, jobs, 40, 0, 5000); /* the jobs themselves are large */
+    cr_assert_leq(jobs, 2, "%lld", (long long)jobs);
+}
+
+Test(unit_pace, large_jobs_are_seldom_tried_in_twos) {
+    pace_t pace = {0};
+    int twos = 0;
+    int64_t jobs = run_scripts(&pace, 16, 5, 0, 5000);
+    for (int i = 0; i < 1000; i++) {
+        jobs = run_scripts(&pace, jobs, 1, 30, i % 2 ? 5000 : 5500);
+        twos += jobs == 2;
+        cr_assert_leq(jobs, 2);
+    }
+    cr_assert_leq(twos, 10, "%d", twos);
+}

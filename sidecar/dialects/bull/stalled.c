@@ -84,7 +84,7 @@ static void stalled_read_mark(stalled_t *s, side_task_call_t *call, const redisR
     int64_t before = s->marking;
     s->marking = reply_is(reply_at(reply, 0), "marking") ? reply_int(reply_at(reply, 2)) : 0;
     if (s->marking) {
-        pace_note(&s->mark_pace, s->marking - before, reply_int(reply_at(reply, 1)));
+        pace_note_whole(&s->mark_pace, s->marking - before, reply_int(reply_at(reply, 1)));
         return;
     }
     bool anew = reply_is(reply_at(reply, 0), "marked");
@@ -118,7 +118,8 @@ static outcome_t stalled_mark(stalled_t *s, side_task_call_t *call, bool leaves)
         request_text(conn, "");
     else
         request_int(conn, 2 * stalled_renew_ms(at->config) + call->redis.keys->config->lock.ttl_ms);
-    request_int(conn, s->marking, pace_jobs(&s->mark_pace, call->redis.keys->config->redis.slice_us, FIRST_MARKS, PAGE_MARKS));
+    request_int(conn, s->marking,
+                pace_jobs_least(&s->mark_pace, call->redis.keys->config->redis.slice_us, FIRST_MARKS, PAGE_MARKS));
     failpoint("bull_mark_before");
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
     failpoint("bull_mark_answered");
@@ -304,7 +305,7 @@ static void stalled_settle_jobs(stalled_t *s, side_task_call_t *call, stalled_jo
     conn_flush(call->redis.conn, call->redis.error);
     failpoint("settle_sent");
     if (!settle_read_answers(&call->redis, count, settled, &answers)) return;
-    pace_note(&s->pace, (int64_t)count, answers.took_us);
+    pace_note_whole(&s->pace, (int64_t)count, answers.took_us);
     for (size_t i = 0; i < count; i++) {
         failpoint("settle_answered");
         stalled_note_settled(s, call, &jobs[i], settled[i]);
