@@ -177,7 +177,7 @@ Test(redis_auditor_failover, a_trim_of_an_earlier_stream_is_no_position) {
     audit_log_feed(d.f.r, "email", 10, 1, "5");
     expect_rows(&d, 11);
     cr_assert_eq(proxy_requests(d.f.proxy, from_the_beginning), before);
-    cr_assert_eq(fixture_log_count("failure stream was reset"), 1);
+    cr_assert_eq(fixture_log_count("\"reason\":\"it was reset\""), 1);
     close_auditor(&d);
 }
 
