@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/log.h"
-#include "queue/anomaly.h"
+#include "model/anomaly.h"
 
 // Between these limits a score is plausible in seconds, but too early in ms. Above the upper limit it is too late in seconds.
 #define SCORE_SECONDS_LOW  1e8  // as ms: 2 January 1970; as seconds: 1973

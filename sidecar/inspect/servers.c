@@ -87,9 +87,9 @@ static void servers_try_write(primary_view_t *view, conn_t *conn, const char *ab
     request_append(conn, "DEL", absent);
     conn_reply_free(conn_read_next(conn, NULL, &refusal));
     if (refusal.outcome == OUTCOME_DISCONNECTED) *error = refusal;
-    size_t sentence = strcspn(refusal.text, ".");
-    if (refusal.kind == ERROR_NO_WRITES)
-        snprintf(view->refuses_writes, sizeof view->refuses_writes, "%.*s", (int)sentence, refusal.text);
+    if (refusal.kind != ERROR_NO_WRITES) return;
+    snprintf(view->refuses_writes, sizeof view->refuses_writes, "%.*s", (int)sizeof view->refuses_writes - 1, refusal.text);
+    view->refuses_writes[strcspn(view->refuses_writes, ".")] = '\0'; // the first sentence is enough
 }
 
 void servers_forget_primaries(servers_t *servers) {

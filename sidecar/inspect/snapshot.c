@@ -1,7 +1,7 @@
 #include "inspect/snapshot.h"
 
 #include "inspect/sizes.h"
-#include "queue/anomaly.h"
+#include "model/anomaly.h"
 #include "queue/lock.h"
 #include "redis/keepalive.h"
 #include "redis/reply.h"

@@ -4,7 +4,7 @@
 #include "base/condition.h"
 #include "base/log.h"
 #include "inspect/sizes.h"
-#include "queue/anomaly.h"
+#include "model/anomaly.h"
 
 enum {
     PERIOD_S = 5,      // between two rounds over all queues

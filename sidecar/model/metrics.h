@@ -204,7 +204,7 @@ typedef struct metrics_queue {
     metric_t refused_ns;                         // mono_t.ns of the last refused request for the queue; 0 = never
     metric_t counted_ns;                         // mono_t.ns when the sizes were read; 0 = they are unknown
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
-    void *anomalies;                             // of queue/anomaly.c, which guards it; owned; NULL = none yet
+    void *anomalies;                             // of model/anomaly.c, which guards it; owned; NULL = none yet
     char *name;                                  // of the queue; NULL = the place is free. Owned; guarded by the metrics' mutex
     bool served;                                 // the configuration in effect has it; same guard
 } metrics_queue_t;

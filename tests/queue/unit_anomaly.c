@@ -1,6 +1,6 @@
 /* What roles see in a queue, as the leader tells it and `status` reads it. */
 #include "fixture.h"
-#include "queue/anomaly.h"
+#include "model/anomaly.h"
 
 #define NOW_MS INT64_C(1795226400000)
 static metrics_t *metrics;

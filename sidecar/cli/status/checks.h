@@ -3,7 +3,7 @@
 
 #include "cli/servers_text.h"
 #include "cli/status/status.h"
-#include "queue/anomaly.h"
+#include "model/anomaly.h"
 
 #define CHECK_NO_QUEUE SIZE_MAX
 
@@ -56,6 +56,10 @@ struct status_check {
 
 enum { CHECK_FULL = 1 }; // variant of a row; variant 0 = nearly full
 
+// checks_queue.c
+check_fn check_other_group, check_unserved, check_key_fault, check_overdue, check_ready_limit, check_ready_grows, check_too_old,
+    check_stale_unique, check_score_unit, check_failures;
+
 // checks_stream.c
 check_fn check_stream, check_trimmed_early, check_last_id, check_uncopied, check_behind, check_silent_log;
 
@@ -72,6 +76,9 @@ extern const size_t status_check_count;
 
 // The name of the lock's holder, or "the leader" if it is unknown.
 const char *status_leader(const snapshot_lock_t *lock);
+
+// Whether a sidecar holds the lock.
+bool checks_is_led(const snapshot_lock_t *lock);
 
 // Appends a word of a command line, in quotes where a shell needs them.
 void shell_word(buffer_t *out, const char *text);

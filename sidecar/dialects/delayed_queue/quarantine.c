@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "dialects/delayed_queue/internal.h"
 #include "dialects/delayed_queue/scripts.h"
-#include "queue/anomaly.h"
+#include "model/anomaly.h"
 #include "queue/quarantine.h"
 #include "queue/record.h"
 

@@ -5,13 +5,13 @@
 #include "base/clock.h"
 #include "base/condition.h"
 #include "dialects/dialect.h"
+#include "model/anomaly.h"
 #include "model/metrics.h"
 #include "model/verdict.h"
 #include "monitor/scan/duplicates.h"
 #include "monitor/scan/place.h"
 #include "monitor/scan/report_table.h"
 #include "monitor/scan/workers.h"
-#include "queue/anomaly.h"
 #include "queue/report_end.h"
 
 enum {

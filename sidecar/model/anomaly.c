@@ -1,4 +1,4 @@
-#include "queue/anomaly.h"
+#include "model/anomaly.h"
 
 #include "base/log.h"
 
