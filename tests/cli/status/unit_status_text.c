@@ -49,7 +49,7 @@ Test(unit_status_text, a_row_with_every_trouble_fits_80_columns) {
 
 /* At two in the morning the first line must name the cause. */
 Test(unit_status_text, the_first_line_is_the_verdict) {
-    scoped(end) world_t w = well("queues = ( { name = \"email\"; }, { name = \"sms\"; } );");
+    scoped(end) world_t w = well("defaults = { heartbeat = \"off\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );");
     cr_assert_eq(strncmp(text_of(&w, 100), "all is well\ngroup ", 18), 0, "%s", text_of(&w, 100));
     w.s.recent[1] = (status_recent_t){.failed = 6, .reasons = {6}};
     w.s.recent[0] = (status_recent_t){.failed = 1, .reasons = {1}, .partial = true};
