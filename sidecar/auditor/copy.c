@@ -128,7 +128,7 @@ bool auditor_acknowledge_copied(auditor_t *a) {
     failpoint("audit_before_acknowledge");
     if (!auditor_acknowledge(a, (const stream_id_t *)copied->ends)) return false;
     failpoint("audit_acknowledged");
-    a->read.failed = false;
+    if (a->read.careful > 0) a->read.careful--;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         if (!*copied->ends[i]) continue;
         stream_id_set(a->cursors[i].acked_id, copied->ends[i]);

@@ -76,7 +76,7 @@ typedef struct stream_read {
     int64_t streams;  // number of streams with entries in the last reply
     int64_t count;    // number of entries requested from each stream
     int64_t received_before; // bytes that the connection had received before this request
-    bool failed;             // a reply was too large or too late; acknowledge one before reading ahead again
+    int64_t careful;         // replies to acknowledge one by one before it reads ahead again: one was too large or too late
     int64_t unreleased;      // bytes of replies since memory was released
     bool release_memory;     // SQLite and malloc still have memory of many replies: release it before the next wait
 } stream_read_t;

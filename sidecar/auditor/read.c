@@ -14,6 +14,7 @@ enum {
     REPLY_MAX_BYTES = 4 * 1024 * 1024, // received bytes after which a reply is aborted and a smaller one is requested
     AHEAD_MIN_ENTRIES = 64,            // of a reply during which Redis makes the next one, unless the slice allows fewer
     AWAIT_MS = 20,                     // an open transaction waits so long for the reply: a commit takes as long
+    CAREFUL_REPLIES = 64,              // so many are acknowledged one by one after one that was too large: it comes again
     RELEASE_MEMORY_FROM = 1024 * 1024, // trim malloc's free memory after this many bytes of replies
 };
 
@@ -119,7 +120,7 @@ static bool read_ahead(auditor_t *a) {
     a->read.streams = 0;
     for (size_t i = 0; i < a->keys->queue_count; i++) a->read.streams += *reply->ends[i] != '\0';
     bool large = reply->entries >= AHEAD_MIN_ENTRIES || reply->entries >= a->read.budget;
-    bool ahead = reply->full && large && !a->read.failed;
+    bool ahead = reply->full && large && !a->read.careful;
     bool timers = auditor_transaction_ends(a) && mono_reached(auditor_next_timer(a), mono_now());
     return !ahead || timers || read_send(a, true);
 }
@@ -148,7 +149,8 @@ static bool read_abort_oversized(auditor_t *a) {
     log_debug(ROLE, NULL, "reading large records in smaller batches", F_INT("entries", read->count));
     conn_close(a->redis.conn);
     read->in_flight = false;
-    read->release_memory = read->failed = true;
+    read->release_memory = true;
+    read->careful = CAREFUL_REPLIES;
     read->budget = read->count > 16 ? read->count / 16 : 1;
     a->timers.reconcile_at = mono_now();
     return true;
@@ -229,7 +231,7 @@ bool auditor_read_reply(auditor_t *a) {
         if (!read->in_flight || !mono_reached(read->deadline, mono_now())) return false;
         outcome = redis_error_set(&error, OUTCOME_DISCONNECTED, "%s: no reply in time", conn_target(a->redis.conn));
         read->budget = read->budget > 4 ? read->budget / 4 : 1; // the reply was perhaps too long for this network
-        read->failed = true;
+        read->careful = CAREFUL_REPLIES;
     }
     read->in_flight = false;
     return read_take(a, outcome, &error);

@@ -33,9 +33,13 @@ Test(daemon_auditor_memory, memory_is_bounded_for_any_record_size, .timeout = 18
     expect(d, rows, "large records wait in several queues at the start");
     for (const char *queue = "qrstu"; *queue; queue++, rows += 2) feed_large(s.r, (char[]){*queue, '\0'}, 2, 2);
     expect(d, rows, "large records arrive while the auditor waits");
+    long long connections = server_info_int(s.server, "stats", "total_connections_received");
     audit_log_feed(s.r, "q", 1000, 3000, NULL);
     feed_large(s.r, "q", 4, 12);
     expect(d, rows += 3012, "large records follow many small ones");
+    /* Each reply that is aborted costs a connection. The small ones before it must not be read again and again. */
+    connections = server_info_int(s.server, "stats", "total_connections_received") - connections;
+    cr_assert_leq(connections, 40, "%lld connections", connections);
 }
 
 /* SQLite keeps the pages that it has written, up to 8 MiB, and malloc the memory of the replies. */
