@@ -124,7 +124,8 @@ static void redis_check_needs(load_t *load) {
         if (redis_is_set(load, needs[i].key) && !redis_is_set(load, needs[i].needs))
             redis_report(load, load->errors, needs[i].key, "needs `redis.%s`, %s", needs[i].needs, needs[i].why);
     const location_t *sentinel_tls = redis_location(load, "sentinel_tls");
-    if (load->config->redis.sentinel_tls && sentinel_tls->origin != ORIGIN_DEFAULT && !redis_is_set(load, "sentinels"))
+    bool means_redis = load->config->redis.sentinel_tls && !load->config->redis.tls; // with both, the effective config has it
+    if (means_redis && sentinel_tls->origin != ORIGIN_DEFAULT && !redis_is_set(load, "sentinels"))
         redis_report(load, load->errors, "sentinel_tls", "needs `redis.sentinels`; TLS to Redis itself is `tls`");
 }
 

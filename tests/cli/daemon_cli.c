@@ -167,7 +167,8 @@ Test(daemon_cli, check_reports_missing_redis_features) {
     cr_assert_eq(bad->code, 1);
     cr_assert(has(bad->err, "FAULT") && has(bad->err, "\"q:delayed\" holds a string where a zset is wanted"), "%s", bad->err);
     char *effective = temp_file("effective.cfg", bad->out); /* stdout is a config all the same */
-    cr_assert_eq(daemon_run("check", "-c", effective)->code, 0, "%s", bad->out);
+    const daemon_output_t *again = daemon_run("check", "-c", effective);
+    cr_assert_eq(again->code, 0, "%s", again->err);
     redis_ok(s.r, "DEL q:delayed");
     redis_ok(s.r, "CONFIG SET maxmemory-policy allkeys-lru");
     const daemon_output_t *warned = daemon_run("check", "-c", path, "--redis");
