@@ -153,11 +153,14 @@ bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why
 
 bool audit_commits(audit_t *audit, int64_t *commits, buffer_t *why) { return audit_read_fact(audit, "commits", 0, commits, why); }
 
-// Counts failures from an index alone. Reads retries of that time row by row.
+// Counts failures from an index alone. Reads retries and answers of that time row by row.
 static const char recent_sql[] = "SELECT queue, kind, reason, count(*) FROM events WHERE kind = 'failed' AND at >= :since "
                                  "GROUP BY queue, kind, reason UNION ALL "
                                  "SELECT queue, kind, reason, count(*) FROM events WHERE kind <> 'failed' AND kind = 'retried' "
-                                 "AND at >= :since GROUP BY queue, kind, reason";
+                                 "AND at >= :since GROUP BY queue, kind, reason UNION ALL "
+                                 "SELECT f.queue, 'answered', '', count(*) FROM events AS a JOIN events AS f "
+                                 "ON f.event = a.answers AND f.kind = 'failed' AND f.at >= :since WHERE a.kind <> 'failed' "
+                                 "AND a.kind IN ('requeued', 'discarded') AND a.at >= :since GROUP BY f.queue";
 
 bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void *self, buffer_t *why) {
     sqlite3_stmt *stmt = statement_prepare(audit, recent_sql, why);

@@ -196,6 +196,7 @@ const char *const status_reasons[STATUS_REASONS] = {"retries_exhausted", "report
 
 void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t count) {
     if (slice_is(kind, "retried")) recent->retried += count;
+    if (slice_is(kind, "answered")) recent->answered += count;
     if (!slice_is(kind, "failed")) return;
     size_t i = 0;
     while (i < STATUS_REASONS - 1 && !slice_is(reason, status_reasons[i])) i++;

@@ -66,6 +66,7 @@ static void status_draw(status_run_t *run, size_t columns, size_t rows, buffer_t
     status_findings_t findings = status_diagnose(run->status, run->wanted);
     const status_view_t view = {.wanted = run->wanted,
                                 .width = columns ? columns : WIDTH,
+                                .piped = !isatty(STDOUT_FILENO),
                                 .rows = rows,
                                 .colour = terminal_takes_colours(STDOUT_FILENO),
                                 .utc = run->utc};
@@ -203,7 +204,8 @@ static int status_print_refused(const char *path) {
                       check->state);
     }
     if (config)
-        buffer_printf(&out, "The audit log can be read all the same: queue-sidecar audit list --db %s\n", config->audit.path);
+        buffer_printf(&out, "The audit log can be read all the same: queue-sidecar audit list --db %s\n",
+                      *config->audit.path ? config->audit.path : "PATH");
     buffer_t plain = {0};
     terminal_escape(&plain, (slice_t){buffer_text(&out), out.len}, true);
     fputs(buffer_text(&plain), stdout);

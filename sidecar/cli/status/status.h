@@ -21,6 +21,7 @@ extern const char *const status_reasons[STATUS_REASONS];
 // Counts of one queue for the last STATUS_RECENT_MS.
 typedef struct status_recent {
     int64_t retried, failed; // may be STATUS_UNKNOWN
+    int64_t answered;        // of the failures, by a requeue or a discard; only the log tells
     int64_t reasons[STATUS_REASONS];
     bool partial; // the counts may be too low: some events were not read
 } status_recent_t;
@@ -116,6 +117,7 @@ void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t
 typedef struct status_view {
     const bool *wanted; // as for status_diagnose
     size_t width;       // columns
+    bool piped;         // standard output is no terminal
     size_t rows;        // most lines: those of the screen of --watch; 0 = any number
     bool colour;
     bool utc;

@@ -285,45 +285,57 @@ static void text_queue_names(const status_t *s, const status_finding_t *finding,
     buffer_free(&safe);
 }
 
-// The final failures of the last hour, of the queues that the user asks about. *partial: there may be more.
+// The final failures of the last hour that nobody has answered, of the queues that the user asks about. *partial: there may be
+// more.
 static int64_t text_failures(const status_t *s, const bool *wanted, bool *partial) {
     int64_t failed = 0;
     *partial = false;
     for (size_t i = 0; i < s->keys->queue_count; i++) {
         if ((wanted && !wanted[i]) || s->recent[i].failed <= 0) continue;
-        failed += s->recent[i].failed;
+        failed += s->recent[i].failed - s->recent[i].answered;
         *partial |= s->recent[i].partial;
     }
     return failed;
 }
 
-// The first line: whether all is well, or else the worst finding. Failed jobs are not well, although nothing is wrong with the
-// queues.
-static void text_verdict(const status_t *s, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
+// Adds the numbers of faults, warnings and notes, without the notes on final failures. Returns the worst of them; NULL = none.
+static const status_finding_t *text_count_findings(const status_findings_t *findings, buffer_t *line) {
     static const char *const names[] = {"note", "warning", "fault"};
+    const status_finding_t *worst = NULL;
+    const char *between = line->len ? "; " : "";
+    for (int severity = STATUS_FAULT; severity >= STATUS_NOTE; severity--) {
+        size_t count = 0;
+        for (size_t i = 0; i < findings->count; i++) {
+            const status_finding_t *finding = &findings->items[i];
+            if (finding->severity != (status_severity_t)severity || strcmp(finding->code, "failures") == 0) continue;
+            if (!worst) worst = finding;
+            count++;
+        }
+        if (count) buffer_printf(line, "%s%zu %s%s", between, count, names[severity], count == 1 ? "" : "s");
+        if (count) between = ", ";
+    }
+    return worst;
+}
+
+// The first line: whether all is well, and the worst finding. Failed jobs are not well, although nothing is wrong with the
+// queues. It is not wrapped in a pipe, where programs read it.
+static void text_verdict(const status_t *s, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
     buffer_t line = {0};
     bool partial, wrong = findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] > 0;
     int64_t failed = text_failures(s, view->wanted, &partial);
-    if (!wrong && failed)
+    if (!wrong && failed > 0)
         buffer_printf(&line, "%s%s final %s in the last hour", partial ? "at least " : "", count_text(failed).text,
                       failed == 1 ? "failure" : "failures");
     else if (!wrong)
         buffer_str(&line, view->wanted ? "nothing is wrong with these queues" : "all is well");
-    for (int severity = STATUS_FAULT; severity >= STATUS_NOTE; severity--) {
-        size_t count = findings->of[severity];
-        if (count)
-            buffer_printf(&line, "%s%zu %s%s",
-                          !line.len ? ""
-                          : wrong   ? ", "
-                                    : "; ",
-                          count, names[severity], count == 1 ? "" : "s");
-    }
-    if (wrong) {
+    const status_finding_t *worst = text_count_findings(findings, &line);
+    if (worst) {
         buffer_str(&line, ": ");
-        text_queue_names(s, &findings->items[0], &line);
-        buffer_str(&line, findings->items[0].what);
+        text_queue_names(s, worst, &line);
+        buffer_str(&line, worst->what);
     }
-    text_wrap(out, buffer_text(&line), 0, view);
+    const status_view_t whole = {.width = view->piped ? SIZE_MAX : view->width, .rows = view->rows};
+    text_wrap(out, buffer_text(&line), 0, &whole);
     buffer_free(&line);
 }
 

@@ -183,6 +183,29 @@ Test(daemon_status, log_and_streams_count_the_same_last_hour) {
     cr_assert_eq(by_log->code, 0, "final failures alone are no fault: %s", by_log->out);
 }
 
+/* An answered failure needs nobody any more. In a pipe the first line is one line. */
+Test(daemon_status, the_first_line_counts_failures_until_they_are_answered) {
+    const sidecar_t spec = {.ttl = "3s", .scan = "50ms", .queues = "{ name = \"q\"; roles = [\"monitor\"]; }"};
+    daemon_t *d = cluster_sidecar_up(&s, spec);
+    setenv("QUEUE_SIDECAR_AUDIT_PATH", daemon_audit_path(d), 1);
+    char *config = cluster_config_file(&s, spec);
+    redis_ok(s.r, "LPUSH q:backup one two");
+    redis_ok(s.r, "HSET q:errors one !no two !no");
+    const daemon_output_t *run = NULL;
+    cr_assert(
+        wait_for((run = daemon_run("status", "-c", config), strncmp(run->out, "2 final failures in the last hour", 33) == 0),
+                 10000),
+        "%s", run->out);
+    cr_assert_eq(daemon_run("audit", "requeue", "-c", config, "--where", "--grep", "one", "--yes")->code, 0);
+    cr_assert(wait_for((run = daemon_run("status", "-c", config), strncmp(run->out, "1 final failure in the last hour", 32) == 0),
+                       10000),
+              "%s", run->out);
+    cr_assert(has(run->out, "2 final failures in the last hour, 1 of them answered: 2 reported"), "%s", run->out);
+    cr_assert_eq(daemon_run("audit", "discard", "-c", config, "--where", "--queue", "q", "--yes")->code, 0);
+    cr_assert(wait_for((run = daemon_run("status", "-c", config), strncmp(run->out, "all is well", 11) == 0), 10000), "%s",
+              run->out);
+}
+
 Test(daemon_status, reports_the_age_of_the_oldest_job_in_progress) {
     static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; }";
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});

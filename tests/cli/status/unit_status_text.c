@@ -55,9 +55,16 @@ Test(unit_status_text, the_first_line_is_the_verdict) {
     w.s.recent[0] = (status_recent_t){.failed = 1, .reasons = {1}, .partial = true};
     w.s.log.open_gaps = 1;
     char *failed = text_of(&w, 100);
-    cr_assert_eq(strncmp(failed, "at least 7 final failures in the last hour; 3 notes\n", 52), 0, "%s", failed);
+    cr_assert_eq(strncmp(failed, "at least 7 final failures in the last hour; 1 note: the local audit log has 1 gap", 80), 0,
+                 "%s", failed);
+    w.s.recent[1].answered = 6;
+    failed = text_of(&w, 100);
+    cr_assert_eq(strncmp(failed, "at least 1 final failure in the last hour; 1 note: ", 51), 0, "%s", failed);
+    w.s.recent[0].answered = 1;
+    failed = text_of(&w, 100);
+    cr_assert_eq(strncmp(failed, "all is well; 1 note: the local audit log has 1 gap", 50), 0, "%s", failed);
     w.s.snapshot.queues[1].served = false;
-    const char *verdict = "1 fault, 3 notes: queue \"sms\": pod-1/1 does not serve this queue\n";
+    const char *verdict = "1 fault, 1 note: queue \"sms\": pod-1/1 does not serve this queue\n";
     cr_assert_eq(strncmp(text_of(&w, 100), verdict, strlen(verdict)), 0, "%s", text_of(&w, 100));
 }
 
