@@ -234,9 +234,9 @@ static outcome_t preflight_check_heartbeats(const preflight_call_t *call) {
     preflight_report(
         call, PREFLIGHT_WARNING, queue->name,
         "it has heartbeats in common (\"%s\") with the queue %s of group %s: if two jobs have the same id, the worker of "
-        "one speaks for both. Give each queue its own, such as heartbeat = \"%s:*_alive\", and let its workers write "
+        "one speaks for both. Give each queue its own, such as heartbeat = \"%s:*_alive\" for %s, and let its workers write "
         "that key, or \"off\" if they write none",
-        overlap.heartbeat, overlap.other, overlap.group, queue->name);
+        overlap.heartbeat, overlap.other, overlap.group, overlap.other, overlap.other);
     return OUTCOME_OK;
 }
 

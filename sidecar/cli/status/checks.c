@@ -209,7 +209,7 @@ const status_check_t status_checks[] = {
          "Let producers write the time at which the job is due: now + delay, in `score_unit`. If all of them write seconds, set "
          "`score_unit` to \"s\", and restart",
      .variant = ANOMALY_early_jobs,
-     .words = "promotion of a job whose score is no time|promotions of jobs whose score is no time"},
+     .words = "promotion of a job whose score is no time in score_unit|promotions of jobs whose score is no time in score_unit"},
     {CHECK_QUEUE, STATUS_WARNING, "endless_retries", check_anomaly,
      "Equal jobs look alike. While two of them are in progress none is ended, so a job that always fails is retried for ever.",
      .next = "Put an id into each job, so that no two are equal. Or set `end_duplicates`", .variant = ANOMALY_endless_retries,
