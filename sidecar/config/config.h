@@ -223,7 +223,8 @@ const char *config_dialect_word(const config_dialect_t *dialect);
 void config_free(config_t *config);
 
 // Reads a file that config_load refused: all settings but queues, with the default for a wrong value. With these settings the
-// CLI finds the instance that still runs with an earlier config. Owned; NULL = the file cannot be read.
+// CLI finds the instance that still runs with an earlier config. audit.path is empty if a fault of syntax hides it. Owned; NULL =
+// the file cannot be read.
 config_t *config_load_refused(const char *path, config_dialects_fn *dialects) __attribute__((warn_unused_result));
 
 // Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from

@@ -118,6 +118,7 @@ config_t *config_load_refused(const char *path, config_dialects_fn *dialects) {
     load_t load = load_begin(path, dialects, &errors, &errors);
     node_t *root = config_source_read(path, &errors, &load.config->files);
     if (root) load_file(&load, root);
+    if (!root) *load.config->audit.path = '\0'; // nobody knows which one the file names
     config_load_environment(&load);
     diagnostics_free(&errors);
     config_source_free(root);
