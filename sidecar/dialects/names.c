@@ -103,7 +103,7 @@ static void names_pass(names_t *names, size_t i, bool read) {
     config_redis_keys_free(&keys);
 }
 
-// ---- Keys with nearly the same name.
+// ---- Keys that an option names, while the key of the default name is there.
 
 static bool names_is_configured(const names_t *names, const char *key) {
     bool found = strncmp(key, "sidecar:", 8) == 0;
@@ -114,6 +114,46 @@ static bool names_is_configured(const names_t *names, const char *key) {
     }
     return found;
 }
+
+// The name that the key has without its option; owned. NULL: the key has that name, or a queue of this config does, or in a
+// Cluster it is in another slot.
+static char *names_default(const names_t *names, const queue_config_t *queue, const redis_key_t *key) {
+    static const char name[] = "<name>";
+    const config_key_t *option = key->pattern ? NULL : config_queue_key_find(queue->dialect, key->option);
+    if (!option || !option->fallback || strncmp(option->fallback, name, sizeof name - 1) != 0) return NULL;
+    char *text = mem_printf("%s%s", queue->name, option->fallback + sizeof name - 1);
+    bool apart = names->call->keys->per_tag && keyspace_slot(text) != keyspace_slot(key->name);
+    if (!apart && !names_is_configured(names, text)) return text;
+    free(text);
+    return NULL;
+}
+
+static void names_pass_defaults(const names_t *names, size_t i, bool read) {
+    const queue_config_t *queue = names_queue(names, i);
+    redis_keys_t keys = config_redis_keys(queue);
+    for (size_t k = 0; k < keys.count; k++) {
+        const redis_key_t *key = &keys.items[k];
+        char *usual = names_default(names, queue, key);
+        if (usual && !read) {
+            request_append(names->call->conn, "TYPE", usual);
+            request_append(names->call->conn, "EXISTS", key->name);
+        } else if (usual) {
+            redis_error_t refusal;
+            redisReply *type = conn_read_or_refusal(names->call->conn, &refusal, names->call->error);
+            bool meant = key->type && reply_is(type, key->type), absent = names_read(names) == 0;
+            char *text =
+                mem_printf("its key \"%s\" does not exist, but \"%s\" does, the default of `%s`: jobs there are not seen",
+                           key->name, usual, key->option);
+            if (meant && absent) names->report(names->self, false, i, text);
+            free(text);
+            conn_reply_free(type);
+        }
+        free(usual);
+    }
+    config_redis_keys_free(&keys);
+}
+
+// ---- Keys with nearly the same name.
 
 // Compares a key with the ready list of each unused queue. The first near one of a queue is reported.
 static void names_compare(names_t *names, const char *key) {
@@ -163,6 +203,9 @@ outcome_t names_survey(const call_t *call, survey_report_fn *report, void *self)
     for (int read = 0; read < 2; read++)
         for (size_t i = call->queue; i < call->keys->queue_count; i++)
             if (names_queue(&names, i)) names_pass(&names, i, read);
+    for (int read = 0; read < 2; read++)
+        for (size_t i = call->queue; i < call->keys->queue_count && call->error->outcome == OUTCOME_OK; i++)
+            if (names_queue(&names, i)) names_pass_defaults(&names, i, read);
     for (size_t i = 0; i < call->keys->queue_count; i++) any |= names.unused[i];
     if (any && call->error->outcome == OUTCOME_OK && names_find_near(&names, "list", "") == OUTCOME_OK)
         names_find_near(&names, "zset", ":delayed");

@@ -134,6 +134,26 @@ Test(redis_survey, names_a_key_that_looks_like_a_queue_without_keys) {
     expect(&f, "note fights: none of its keys exists");
 }
 
+/* A typo in one key: the application writes to the one of the usual name. */
+Test(redis_survey, names_the_default_key_where_an_option_names_one_that_does_not_exist) {
+    f = fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; queues = ( { name = \"email\"; backup = \"email:bakup\"; delayed = \"email:delay\"; }, "
+                  "{ name = \"sms\"; delayed = \"email:delayed\"; } );"});
+    redis_ok(f.r, "LPUSH email job");
+    redis_ok(f.r, "LPUSH sms job");
+    redis_ok(f.r, "SET email:backup text");    /* another type, so it is something else */
+    redis_ok(f.r, "ZADD email:delayed 1 job"); /* of another queue of this config */
+    expect_none(&f);
+    redis_ok(f.r, "DEL email:backup");
+    redis_ok(f.r, "LPUSH email:backup job");
+    expect(
+        &f,
+        "note email: its key \"email:bakup\" does not exist, but \"email:backup\" does, the default of `backup`: jobs there are "
+        "not seen");
+    redis_ok(f.r, "LPUSH email:bakup job");
+    expect_none(&f);
+}
+
 /* The dispatcher would push ids and envelopes of other systems as jobs. */
 Test(redis_survey, warns_of_a_list_that_is_laid_over_another_system) {
     f = fixture_start(&(fixture_options_t){
