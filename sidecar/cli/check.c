@@ -64,6 +64,15 @@ static void check_lock(const preflight_call_t *call, const snapshot_t *all, size
     buffer_free(&unserved);
 }
 
+static void check_owner(const preflight_call_t *call, const snapshot_t *all, size_t queue) {
+    const queue_keys_t *keys = &call->keys->queues[queue];
+    const char *owner = all->queues[queue].owner;
+    if (*owner && strcmp(owner, call->keys->locks[keys->lock].name) != 0)
+        preflight_report(call, PREFLIGHT_WARNING, keys->config->name,
+                         "group \"%s\" owns this queue: while that group has a leader, instances of this config do not serve it",
+                         owner);
+}
+
 static void check_moving(const preflight_call_t *call, const snapshot_t *all, size_t queue) {
     const queue_keys_t *keys = &call->keys->queues[queue];
     if (all->queues[queue].error.kind == ERROR_SLOT_IS_MOVING || all->locks[keys->lock].error.kind == ERROR_SLOT_IS_MOVING)
@@ -76,6 +85,7 @@ static outcome_t check_locks(const preflight_call_t *call) {
     snapshot_t view;
     outcome_t outcome = snapshot_read(call->conn, call->keys, &view, call->error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < call->keys->lock_count; i++) check_lock(call, &view, i);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < call->keys->queue_count; i++) check_owner(call, &view, i);
     for (size_t i = 0; outcome == OUTCOME_OK && i < call->keys->queue_count; i++) check_moving(call, &view, i);
     snapshot_free(&view);
     return outcome;

@@ -191,6 +191,19 @@ Test(daemon_cli, check_reports_missing_redis_features) {
     free(target);
 }
 
+Test(daemon_cli, check_warns_of_a_queue_that_another_group_owns) {
+    cluster_sidecar_up(&s, (sidecar_t){.group = "theirs"});
+    const daemon_output_t *run = NULL;
+    char *path = cluster_config_file(&s, (sidecar_t){.group = "ours"});
+    cr_assert(wait_for((run = daemon_run("check", "-c", path, "--redis"),
+                        has(run->err, "queue \"q\": group \"theirs\" owns this queue")),
+                       10000),
+              "%s", run->err);
+    cr_assert_eq(run->code, 0);
+    run = daemon_run("check", "-c", cluster_config_file(&s, (sidecar_t){.group = "theirs"}), "--redis");
+    cr_assert(!has(run->err, "owns this queue"), "%s", run->err);
+}
+
 Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     char *path = cluster_config_file(&s, (sidecar_t){0}), *free_one = temp_path(temp_root(), "free.db"),
