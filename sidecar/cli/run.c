@@ -37,7 +37,7 @@ static int run_command(const cli_args_t *args) {
     else if (!cli_check_tls_files(config, &faults))
         status = run_refuse(config, &faults);
     config_free(refused);
-    if (status != CLI_OK) {
+    if (!config || status != CLI_OK) {
         buffer_free(&messages);
         config_free(config);
         return status;

@@ -84,8 +84,8 @@ void anomaly_set(metrics_queue_t *queue, anomaly_kind_t kind, int64_t number, in
     pthread_mutex_lock(&mutex);
     if (number > 0 || queue->anomalies) {
         if (anomaly_note(queue, kind, number, now_ms)) anomaly_log(queue, kind, number);
-        for (size_t i = 0; i < ANOMALY_KINDS; i++)
-            if (infos[i].metric == infos[kind].metric) sum += anomaly_of(queue, i)->number;
+        for (int i = 0; i < ANOMALY_KINDS; i++)
+            if (infos[i].metric == infos[kind].metric) sum += anomaly_of(queue, (anomaly_kind_t)i)->number;
         metric_set(anomaly_metric(queue, kind), sum);
     }
     pthread_mutex_unlock(&mutex);

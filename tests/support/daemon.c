@@ -26,7 +26,8 @@ struct daemon {
 };
 
 static bool wants_failpoint(const daemon_options_t *options) {
-    for (const char *const *env = options ? options->env : NULL; env && *env; env++)
+    if (!options || !options->env) return false;
+    for (const char *const *env = options->env; *env; env++)
         if (strncmp(*env, "QS_CRASH_AT=", strlen("QS_CRASH_AT=")) == 0) return true;
     return false;
 }
@@ -34,7 +35,7 @@ static bool wants_failpoint(const daemon_options_t *options) {
 static char *find_binary(const daemon_options_t *options) {
     const char *given = options && options->binary ? options->binary : getenv("QS_DAEMON");
     if (!given || !given[0]) given = "build/queue-sidecar";
-    if (wants_failpoint(options) && !options->binary)
+    if (!(options && options->binary) && wants_failpoint(options))
         given = kept_printf("%.*s/tests/queue-sidecar", (int)(strrchr(given, '/') - given), given);
     char *path = realpath(given, NULL);
     cr_assert_not_null(path, "no program %s (build it, or set QS_DAEMON)", given);
