@@ -16,7 +16,7 @@ static bool run_setup_log(const config_t *config) {
     return json;
 }
 
-// Where the log is JSON, its readers could not parse an error in plain text.
+// Writes the faults as log lines if the log is JSON: its readers could not parse plain text.
 static int run_refuse(const config_t *config, buffer_t *messages) {
     bool json = run_setup_log(config);
     char *rest = json ? messages->data : NULL;

@@ -190,7 +190,7 @@ typedef struct dialect_ops {
     // Surveys all queues of the dialect; call->queue is the first one. NULL: no more to survey.
     outcome_t (*survey)(const call_t *call, survey_report_fn *report, void *self);
     const right_t *rights; // rights that only queues of this dialect need; NULL: none
-    // What happens while another database holds a queue of the same name. NULL: the sidecar may look in vain.
+    // The harm of a queue of the same name in another database. NULL: the sidecar may look in vain.
     const char *shared_harm;
 } dialect_ops_t;
 

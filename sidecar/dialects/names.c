@@ -44,7 +44,7 @@ static const queue_config_t *names_queue(const names_t *names, size_t i) {
     return queue->dialect == names->call->keys->queues[names->call->queue].config->dialect ? queue : NULL;
 }
 
-// Where the part of the system is in the key; NULL = the key has another form.
+// The place of the system's part in the key; NULL = the key has another form.
 static const char *names_part(const names_system_t *system, const char *key) {
     size_t len = strlen(key), part = strlen(system->part);
     if (!system->at_end) return strstr(key, system->part);

@@ -1,5 +1,4 @@
-/* What a leader's auditor trims besides old records and those of a full stream: copied records while Redis is nearly full, and
- * what pods have left. */
+/* The auditor of a leader trims copied records while Redis is nearly full, and removes the entries of pods that have ended. */
 #include "auditor_fixture.h"
 
 #define STREAM "sidecar:email:failures"

@@ -1,4 +1,4 @@
-/* What roles see in a queue, as the leader tells it and `status` reads it. */
+/* Anomalies of a queue: a role notes them, the leader tells them, `status` reads them. */
 #include "fixture.h"
 #include "model/anomaly.h"
 

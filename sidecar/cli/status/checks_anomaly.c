@@ -1,4 +1,4 @@
-// What the leader has told of a queue.
+// Checks of the anomalies that the leader has told of a queue.
 #include "base/text/units.h"
 #include "cli/status/checks.h"
 

@@ -1,4 +1,4 @@
-/* What only the owner of a queue can mend is found by `status`, and no longer when it is gone. */
+/* `status` names anomalies, which only the owner of a queue can mend, until they are gone. */
 #include "cluster.h"
 #include "tempdir.h"
 #include "text.h"
