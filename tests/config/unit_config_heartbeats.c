@@ -87,5 +87,10 @@ Test(unit_config_heartbeats, queues_with_heartbeats_of_their_own_are_not_warned_
         /* The ids have the hash tags. */
         "redis = { nodes = [\"h:1\"]; };\nqueues = ( { name = \"{email}\"; }, { name = \"{sms}\"; } );",
     };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) config_free(config_case_good(texts[i], NULL));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char *warning;
+        config_free(config_case_good(texts[i], &warning));
+        cr_expect_str_empty(warning, "%s", texts[i]);
+        free(warning);
+    }
 }

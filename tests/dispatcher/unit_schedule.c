@@ -11,11 +11,13 @@ SUITE(unit_schedule, , setup_close(&setup));
 Test(unit_schedule, a_second_request_in_flight_ends_the_process, .signal = SIGABRT) {
     setup = setup_open("");
     schedule_sent_read(&setup.schedule, NOW);
+    cr_assert_not(schedule_wants_promote(&setup.schedule, NOW));
     schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
 }
 
 Test(unit_schedule, a_reply_without_a_request_ends_the_process, .signal = SIGABRT) {
     setup = setup_open("");
+    cr_assert(schedule_wants_read(&setup.schedule, NOW), "none is in flight");
     schedule_replied(&setup.schedule);
 }
 

@@ -203,5 +203,6 @@ Test(redis_keepalive, a_connection_that_awaits_a_reply_sends_no_ping, .signal = 
     fixture_t f = fixture_start(NULL);
     request_append(f.conn, "ECHO", "x");
     fixture_step_boottime(KEEPALIVE_S * 1000 + 1000);
+    cr_assert(conn_is_open(f.conn));
     conn_keep_alive(f.conn, &f.error);
 }

@@ -21,12 +21,15 @@ Test(unit_window, requests_leave_in_their_order) {
 
 Test(unit_window, a_full_window_takes_no_request, .signal = SIGABRT) {
     window_t window = {0};
-    for (int i = 0; i <= WINDOW_SIZE; i++) window_push(&window);
+    for (int i = 0; i < WINDOW_SIZE; i++) window_push(&window);
+    cr_assert(window_full(&window));
+    window_push(&window);
 }
 
 Test(unit_window, an_empty_window_has_no_reply, .signal = SIGABRT) {
     window_t window = {0};
     window_push(&window);
     window_pop(&window);
+    cr_assert_eq(window_in_flight(&window), 0);
     window_pop(&window);
 }

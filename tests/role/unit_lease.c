@@ -59,12 +59,14 @@ Test(unit_lease, a_renewal_after_the_term_ends_the_process, .signal = SIGABRT) {
     leases_t *leases = leases_new(1, 1);
     lease_begin(leases, 0, "token", in_ms(10000));
     lease_end(leases, 0);
+    cr_assert_not(lease_get(leases, 0, &(lease_t){0}));
     lease_extend(leases, 0, in_ms(20000));
 }
 
 Test(unit_lease, a_deadline_that_moves_backwards_ends_the_process, .signal = SIGABRT) {
     leases_t *leases = leases_new(1, 1);
     lease_begin(leases, 0, "token", in_ms(10000));
+    cr_assert(lease_get(leases, 0, &(lease_t){0}));
     lease_extend(leases, 0, in_ms(9000));
 }
 
