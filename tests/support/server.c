@@ -19,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { START_MS = 15000, STOP_MS = 15000, COMMAND_MS = 10000, PORT_TRIES = 20, MAX_ARGS = 128, MAX_ENV = 32 };
@@ -57,14 +59,30 @@ static void add_env(server_t *server, const char *name, const char *value) {
     if (asprintf(&server->env[used], "%s=%s", name, value) < 0) abort();
 }
 
-int server_free_port(void) {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(address);
-    bool good = bind(fd, (struct sockaddr *)&address, size) == 0 && getsockname(fd, (struct sockaddr *)&address, &size) == 0;
+/* Whether nobody listens at the port, and no other test has it: an abstract Unix socket holds it until this process ends. */
+static bool take_port(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((in_port_t)port)};
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int taken = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "queue-sidecar-test-port-%d", port);
+    bool free =
+        bind(taken, (struct sockaddr *)&name, sizeof(name)) == 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
     close(fd);
-    cr_assert(good, "no free TCP port");
-    return ntohs(address.sin_port);
+    if (!free) close(taken);
+    return free;
+}
+
+/* Below the ports that Linux gives to outgoing connections: a server that is down for a moment must find its port free again. */
+int server_free_port(void) {
+    enum { FIRST = 10000, END = 32768, TRIES = 1000 };
+    for (int tries = 0; tries < TRIES; tries++) {
+        unsigned number;
+        cr_assert_eq(getrandom(&number, sizeof(number), 0), (ssize_t)sizeof(number));
+        int port = FIRST + (int)(number % (END - FIRST));
+        if (take_port(port)) return port;
+    }
+    cr_assert_fail("no free TCP port");
+    return 0;
 }
 
 char *server_shim_path(const char *shim) {

@@ -76,7 +76,8 @@ char *server_info(const server_t *server, const char *section);
 long long server_info_int(const server_t *server, const char *section, const char *field);
 /* The number of calls of a command since the start or CONFIG RESETSTAT; 0 if never. "client|list" names a subcommand. */
 long long server_commandstat(const server_t *server, const char *command);
-/* Returns a TCP port that was free a moment ago. Another process may take it, so try a failed start again. */
+/* Returns a TCP port that no other test gets while this process lives, and that is below those of outgoing connections. A process
+ * that is no test may take it, so try a failed start again. */
 int server_free_port(void);
 /* "7.0.15", "8.0.2", or the version of Valkey. is_valkey may be NULL. */
 char *server_version(const server_t *server, bool *is_valkey);
