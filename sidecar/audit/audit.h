@@ -37,8 +37,7 @@ typedef struct audit_open_options {
     bool overwritten;        // the file was overwritten: set aside its -wal and -shm files, which belong to the former log
     bool keep_file;          // do not rewrite a file of schema 1, because an earlier rewrite failed
     int64_t max_bytes;       // audit.retain_bytes; 0 = no limit
-    const atomic_bool *stop; // true ends a check and a migration; may be NULL
-    int busy_timeout_ms;     // see audit_set_busy_timeout; 0 = 5,000
+    const atomic_bool *stop; // true ends a check, a migration and a wait for another writer; outlives the log; may be NULL
 } audit_open_options_t;
 // Opens the log for the auditor; acquires `lock`. Sets a damaged log aside. Begins a new log if there is none: see audit_loss.
 audit_t *audit_open_locked(audit_lock_t *lock, const audit_open_options_t *options, buffer_t *why)

@@ -153,6 +153,14 @@ bool audit_clear_loss(audit_t *audit, buffer_t *why) {
     return audit_lock_write(lock, why);
 }
 
+// A sqlite3_busy_handler. Another writer, such as `audit import` on a slow disk, may take its time; a stop must not wait for it.
+static int open_wait_for_writer(void *stop, int waits) {
+    enum { WAIT_MS = 10, STOP_WAITS = 500 / WAIT_MS, WAITS = BUSY_TIMEOUT_MS / WAIT_MS };
+    if (waits >= WAITS || (waits >= STOP_WAITS && atomic_load((const atomic_bool *)stop))) return 0;
+    nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * NS_PER_MS}, NULL);
+    return 1;
+}
+
 // Compares the name in the log with the name in the lock file. If another log is at the path, records the loss and gives that log
 // a new name: it may be a copy, and two logs of one name would acknowledge for each other.
 static bool instance_compare(audit_t *audit, buffer_t *why) {
@@ -171,7 +179,7 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     int schema = 0;
     open_create_file(audit->path);
     if (!audit_open_database(audit, audit->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, why)) return false;
-    if (options->busy_timeout_ms) audit_set_busy_timeout(audit, options->busy_timeout_ms);
+    if (options->stop) sqlite3_busy_handler(audit->db, open_wait_for_writer, (void *)options->stop);
     // Check this before any change: the file may belong to another program.
     if (!audit_check_schema(audit, &schema, why)) return false;
     audit->is_ours = schema > 0;

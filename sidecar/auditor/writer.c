@@ -6,7 +6,6 @@
 #include "role/role.h"
 
 enum {
-    BUSY_TIMEOUT_MS = 500, // a stop must not wait longer for another writer
     CHECK_FILE_MS = 1000,
     SETTLE_MS = 1000, // another process may still be writing a file that changed so recently
     MIB = 1024 * 1024,
@@ -116,8 +115,7 @@ static bool writer_open_log(audit_writer_t *writer) {
                                           .overwritten = writer->file.overwritten,
                                           .keep_file = !first,
                                           .max_bytes = writer->retention.limits.bytes,
-                                          .stop = writer->stop,
-                                          .busy_timeout_ms = BUSY_TIMEOUT_MS};
+                                          .stop = writer->stop};
     writer->audit = audit_open_locked(writer->lock, &options, &writer->why);
     if (!writer->audit) return audit_writer_fail(writer);
     buffer_free(&writer->why); // it may name the damage of a log that was set aside

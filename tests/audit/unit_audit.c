@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -246,6 +247,28 @@ Test(unit_audit, a_second_writer_waits_then_reports_the_lock) {
     cr_assert(audit_commit(first, &why));
     pthread_join(thread, NULL);
     cr_assert(writer.began);
+}
+
+/* Returns how long the auditor waits for a writer that does not end, in us. */
+static int64_t vain_wait_us(audit_lock_t *lock, const atomic_bool *stop) {
+    scoped(buffer_free) buffer_t why = {0};
+    scoped(audit_drop) audit_t *log = audit_open_locked(lock, &(audit_open_options_t){.stop = stop}, &why);
+    scoped(audit_drop) audit_t *other = audit_case_open(path, AUDIT_IMPORT);
+    cr_assert(log && audit_begin(other, &why), "%s", buffer_text(&why));
+    int64_t began = wait_now_us();
+    cr_assert_not(audit_begin(log, &why));
+    return wait_now_us() - began;
+}
+
+Test(unit_audit, the_auditor_waits_for_another_writer_but_a_stop_does_not, .timeout = 60) {
+    atomic_bool stop = false;
+    audit_lock_t *lock = audit_lock_new(path);
+    int64_t waited = vain_wait_us(lock, &stop);
+    stop = true;
+    int64_t stopped = vain_wait_us(lock, &stop);
+    audit_lock_free(lock);
+    cr_assert_geq(waited, 5000000);
+    cr_assert(stopped >= 500000 && stopped < waited / 2, "%lld us of %lld us", (long long)stopped, (long long)waited);
 }
 
 Test(unit_audit, newer_and_foreign_files_are_refused_unchanged) {
