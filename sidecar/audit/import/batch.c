@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 
-// The auditor waits at most 5 s for the write lock (audit/open.c), and polls for it. So keep each transaction
-// short, and pause as long afterwards: then a poll finds the lock free.
+// The auditor waits at most 5 s for the write lock (audit/open.c), and polls for it. So keep each transaction short, and pause as
+// long afterwards: then a poll finds the lock free.
 enum { PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 200 };
 
 import_t *import_begin(audit_t *audit) {
