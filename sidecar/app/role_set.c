@@ -280,6 +280,8 @@ bool role_set_end(role_set_t *set) {
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX && !ended; i++)
         if (set->shards[i]) shard_roles_log_running(set->shards[i]);
     ended = role_join(&set->watcher_role, WATCHER_STOP_MS) && ended;
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX && ended && set->config->audit.ephemeral; i++)
+        if (set->shards[i]) shard_roles_withdraw(set->shards[i]);
     if (ended && set->log) audit_share_finish(set->log);
     return ended;
 }

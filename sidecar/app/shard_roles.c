@@ -161,6 +161,8 @@ bool shard_roles_end(shard_roles_t *of) {
     return role_join(auditor, 0);
 }
 
+void shard_roles_withdraw(shard_roles_t *of) { auditor_withdraw(of->auditor); }
+
 void shard_roles_log_running(const shard_roles_t *of) {
     for (int i = 0; i < SHARD_ROLES; i++)
         if (of->roles[i].started) log_warn("main", NULL, "role did not stop in time", F_STR("thread", of->roles[i].name));

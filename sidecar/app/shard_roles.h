@@ -50,5 +50,6 @@ void shard_roles_retire(shard_roles_t *old, const keyspace_t *next);
 
 // Stops all roles. Releases the locks when dispatcher and monitor have ended. False: call it again when a role has ended.
 bool shard_roles_end(shard_roles_t *roles);
+void shard_roles_withdraw(shard_roles_t *roles);          // see auditor_withdraw; after the end
 void shard_roles_log_running(const shard_roles_t *roles); // each role that has not ended
 void shard_roles_abandon(shard_roles_t *roles);           // see role_abandon

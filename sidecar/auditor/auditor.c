@@ -1,6 +1,7 @@
 #include "auditor/auditor.h"
 
 #include "auditor/internal.h"
+#include "base/log.h"
 #include "redis/auth.h"
 #include "redis/keepalive.h"
 
@@ -52,6 +53,18 @@ bool auditor_is_behind(const auditor_t *a) { return a->missing_since_ns != 0; }
 void auditor_finish(void *self) {
     auditor_t *a = self;
     if (a->owns_share) audit_share_finish(a->share);
+}
+
+void auditor_withdraw(auditor_t *a) {
+    redis_error_t error;
+    int64_t queues;
+    if (!conn_is_open(a->redis.conn) || !*a->writer->instance) return;
+    if (a->read.in_flight) conn_close(a->redis.conn); // it waits in XREAD
+    a->read.in_flight = false;
+    if (conn_open(a->redis.conn, &error) != OUTCOME_OK ||
+        stream_revoke_acks(a->redis.conn, a->keys, a->writer->instance, NULL, &queues, &error) != OUTCOME_OK)
+        log_warn("auditor", NULL, "cannot withdraw acknowledgements; this log counts as a copy for a day",
+                 F_STR("reason", error.text));
 }
 
 void auditor_free(auditor_t *a) {

@@ -29,6 +29,10 @@ void auditor_tick(void *auditor, role_wait_t *wait);
 // Closes an audit log that is not shared and releases its lock, so that another auditor can open it.
 void auditor_finish(void *auditor);
 
+// Takes back the acknowledgements of a log that is not kept. Call it after the last tick. Takes a second at most, and
+// does nothing while Redis is away: a silent log counts for a day (docs/audit.md, "Copies").
+void auditor_withdraw(auditor_t *auditor);
+
 // Gives the lag of `old` to `next`. `old` has ended.
 void auditor_hand_over(auditor_t *next, const auditor_t *old);
 

@@ -173,6 +173,7 @@ typedef struct config {
         int64_t retain_ms;
         int64_t retain_rows;  // 0 = no limit
         int64_t retain_bytes; // 0 = no limit
+        bool ephemeral;
     } audit;
     struct {
         char *listen;

@@ -112,6 +112,8 @@ const config_key_t config_keys[] = {
         "Maximum number of rows in the audit log; 0 means no limit.", PLAIN),
     ROW("audit", "retain_bytes", KEY_SIZE, "1GiB", "1MiB", "16TiB", TOP(audit.retain_bytes), true,
         "Largest audit log; 0 means no limit.", .zero = "0"),
+    ROW("audit", "ephemeral", KEY_BOOL, "false", NULL, NULL, TOP(audit.ephemeral), true,
+        "Whether the audit log goes when the instance ends: it then takes back its acknowledgements.", PLAIN),
 
     ROW("http", "listen", KEY_TEXT, "127.0.0.1", "1", "255", TOP(http.listen), false,
         "Address that health and metrics are served on.", PLAIN),

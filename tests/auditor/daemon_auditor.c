@@ -35,6 +35,30 @@ Test(daemon_auditor, every_instance_holds_the_same_log, .timeout = 120) {
     cr_assert(wait_for(redis_int(s.r, "HLEN sidecar:r:auditors") == 2, 5000));
 }
 
+/* The number of audit logs that count as copies of q's records. */
+static long long copies(void) { return redis_int(s.r, "HLEN sidecar:q:auditors"); }
+
+/* A pod's log goes with the pod: a silent entry would be a note in `status` for a day, and count as a copy. */
+Test(daemon_auditor, an_ephemeral_log_takes_its_acknowledgements_along, .timeout = 120) {
+    const sidecar_t kept_log = {.queues = "{ name = \"q\"; }"};
+    sidecar_t ephemeral = kept_log;
+    ephemeral.more = "audit = { ephemeral = true; };";
+    daemon_t *one = cluster_sidecar_up(&s, kept_log), *two = cluster_sidecar_up(&s, ephemeral);
+    audit_log_feed(s.r, "q", 0, 100, NULL);
+    cr_assert(copied(one, 100) && copied(two, 100));
+    cr_assert(wait_for(copies() == 2, 10000));
+    ephemeral.poll = "2h"; /* the roles start anew */
+    cluster_reconfigure(&s, two, ephemeral);
+    if (!wait_for(daemon_log_count(two, "new configuration in effect") > 0, 10000)) cluster_fail(&s, "no reload");
+    cr_assert_eq(copies(), 2, "a reload must keep the acknowledgements");
+    cr_assert_eq(daemon_terminate(two, 10000).code, 0);
+    cr_assert_eq(copies(), 1);
+    cr_assert_eq(daemon_terminate(one, 10000).code, 0);
+    cr_assert_eq(copies(), 1, "a log that stays must keep its acknowledgements");
+    daemon_restart(two);
+    cr_assert(wait_for(copies() == 2, 10000), "a restart acknowledges again");
+}
+
 Test(daemon_auditor, kill_9_loses_and_duplicates_no_row, .timeout = 180) {
     uint64_t random = cluster_seed("kills");
     int kills = 0, connected[2] = {0}; /* log lines before the start */
