@@ -263,12 +263,15 @@ lint: ## only the linters
 format: ## formats C by .clang-format
 	find sidecar tests -name '*.[ch]' -exec clang-format -i {} +
 
-# clang-tidy checks a source only after its object was rebuilt, so after a change of the source or of a header that it includes.
+# clang-tidy checks a source only after its object was rebuilt, so after a change of the source or of a header that it includes. Its
+# analyzer follows TIDY_NODES states of a function: 225000 are its own default and take 20 minutes for all sources, a third takes 7.
+TIDY_NODES ?= 75000
 tidy: $(SRC:%.c=$(B)/tidy/%.ok)
 
 $(B)/tidy/%.ok: $(B)/%.o .clang-tidy
 	@mkdir -p $(@D)
-	@clang-tidy --quiet $(<:$(B)/%.o=%.c) -- $(filter-out -Werror,$(CFLAGS_ALL)) 2>&1
+	@clang-tidy --quiet $(<:$(B)/%.o=%.c) -- $(filter-out -Werror,$(CFLAGS_ALL)) \
+	    -Xclang -analyzer-config -Xclang max-nodes=$(TIDY_NODES) 2>&1
 	@touch $@
 
 # Directories of `make install`: below PREFIX, except the config. Packages set PREFIX=/usr and DESTDIR.

@@ -209,6 +209,7 @@ if [ "${1:-}" = long ]; then
     stage "100,000 documents" documents
     stage "10,000 jobs while sidecars die" storms
     stage "10,000 jobs of each client" clients
+    stage "clang-tidy, all paths" "$make" -s -j2 B=build/paths TIDY_NODES=225000 tidy
     stage mutants timeout --foreground -k 10 3600 python3 tests/check/mutants.py
     stage image image
 else
