@@ -224,6 +224,10 @@ mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id) {
     pthread_mutex_lock(&shard->topology->mutex);
     bool same = *id && strcmp(shard->server_id, id) == 0 && shard->server_epoch == epoch;
     if (!same) shard->server_since = mono_now();
+    if (*id && strcmp(shard->server_id, id) != 0) { // a restart or a failover closed the connections, not a limit
+        shard->idle_close = (idle_close_t){0};
+        atomic_store(&shard->keepalive_ms, 0);
+    }
     snprintf(shard->server_id, sizeof shard->server_id, "%s", id);
     shard->server_epoch = epoch;
     mono_t since = shard->server_since;

@@ -141,6 +141,18 @@ Test(redis_keepalive, idle_connections_that_are_killed_show_no_limit) {
     cr_assert_eq(fixture_log_count("cannot reach redis"), 0);
 }
 
+/* A server that restarts closes idle connections too. What its former process did says nothing about the new one. */
+Test(redis_keepalive, restarts_show_no_limit) {
+    scoped(fixture_stop) fixture_t f = fixture_start(NULL);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
+        cr_assert_eq(shard_note_idle_close(f.shard, 1100 + i, mono_add(mono_now(), i * 7 * NS_PER_S)), IDLE_FIRST);
+        conn_close(f.conn);
+        server_restart(f.server, SERVER_LOSE_DATA);
+    }
+    cr_assert_eq(conn_keep_alive_ms(f.conn), KEEPALIVE_S * 1000);
+}
+
 Test(redis_keepalive, ping_comes_before_the_limit_of_the_server) {
     scoped(fixture_stop) fixture_t f = fixture_start(NULL);
     fixture_hold_boottime();
