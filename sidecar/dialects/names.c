@@ -4,7 +4,9 @@
 #include "dialects/names.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/json/json.h"
+#include "base/keyset.h"
 #include "base/text/suggest.h"
 #include "config/dialect.h"
 #include "redis/reply.h"
@@ -36,7 +38,8 @@ typedef struct names {
     const call_t *call;
     survey_report_fn *report;
     void *self;
-    bool *unused; // owned; of each queue: none of its keys exists
+    bool *unused;        // owned; of each queue: none of its keys exists
+    keymap_t configured; // owned; digests of the keys of all queues
 } names_t;
 
 static const queue_config_t *names_queue(const names_t *names, size_t i) {
@@ -105,14 +108,18 @@ static void names_pass(names_t *names, size_t i, bool read) {
 
 // ---- Keys that an option names, while the key of the default name is there.
 
-static bool names_is_configured(const names_t *names, const char *key) {
-    bool found = strncmp(key, "sidecar:", 8) == 0;
-    for (size_t i = 0; i < names->call->keys->config->queue_count && !found; i++) {
-        redis_keys_t keys = config_redis_keys(&names->call->keys->config->queues[i]);
-        for (size_t k = 0; k < keys.count; k++) found |= strcmp(keys.items[k].name, key) == 0;
+static void names_load_configured(names_t *names) {
+    const config_t *config = names->call->keys->config;
+    for (size_t i = 0; i < config->queue_count; i++) {
+        redis_keys_t keys = config_redis_keys(&config->queues[i]);
+        for (size_t k = 0; k < keys.count; k++)
+            keymap_put(&names->configured, digest_of(keys.items[k].name, strlen(keys.items[k].name)).bytes);
         config_redis_keys_free(&keys);
     }
-    return found;
+}
+
+static bool names_is_configured(const names_t *names, const char *key) {
+    return strncmp(key, "sidecar:", 8) == 0 || keymap_find(&names->configured, digest_of(key, strlen(key)).bytes);
 }
 
 // The name that the key has without its option; owned. NULL: the key has that name, or a queue of this config does, or in a
@@ -157,10 +164,11 @@ static void names_pass_defaults(const names_t *names, size_t i, bool read) {
 
 // Compares a key with the ready list of each unused queue. The first near one of a queue is reported.
 static void names_compare(names_t *names, const char *key) {
+    if (names_is_configured(names, key)) return;
     for (size_t i = names->call->queue; i < names->call->keys->queue_count; i++) {
         if (!names->unused[i]) continue;
         const char *ready = names_queue(names, i)->ready, *const candidate = key;
-        if (!suggest_nearest(ready, &candidate, 1) || names_is_configured(names, key)) continue;
+        if (!suggest_nearest(ready, &candidate, 1)) continue;
         buffer_t text = {0};
         buffer_str(&text, "none of its keys exists; near: ");
         json_write_string(&text, slice_text(key));
@@ -200,15 +208,18 @@ outcome_t names_survey(const call_t *call, survey_report_fn *report, void *self)
     bool any = false;
     names.unused = mem_array(call->keys->queue_count, sizeof *names.unused);
     *call->error = (redis_error_t){0};
+    names_load_configured(&names);
     for (int read = 0; read < 2; read++)
         for (size_t i = call->queue; i < call->keys->queue_count; i++)
             if (names_queue(&names, i)) names_pass(&names, i, read);
-    for (int read = 0; read < 2; read++)
-        for (size_t i = call->queue; i < call->keys->queue_count && call->error->outcome == OUTCOME_OK; i++)
+    const bool well = call->error->outcome == OUTCOME_OK; // every reply is read, also behind an error
+    for (int read = 0; read < 2 && well; read++)
+        for (size_t i = call->queue; i < call->keys->queue_count; i++)
             if (names_queue(&names, i)) names_pass_defaults(&names, i, read);
     for (size_t i = 0; i < call->keys->queue_count; i++) any |= names.unused[i];
     if (any && call->error->outcome == OUTCOME_OK && names_find_near(&names, "list", "") == OUTCOME_OK)
         names_find_near(&names, "zset", ":delayed");
     free(names.unused);
+    keymap_free(&names.configured);
     return call->error->outcome;
 }
