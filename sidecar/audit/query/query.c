@@ -158,7 +158,7 @@ static const char recent_sql[] = "SELECT queue, kind, reason, count(*) FROM even
                                  "GROUP BY queue, kind, reason UNION ALL "
                                  "SELECT queue, kind, reason, count(*) FROM events WHERE kind <> 'failed' AND kind = 'retried' "
                                  "AND at >= :since GROUP BY queue, kind, reason UNION ALL "
-                                 "SELECT f.queue, 'answered', '', count(*) FROM events AS a JOIN events AS f "
+                                 "SELECT f.queue, 'answered', '', count(DISTINCT f.event) FROM events AS a JOIN events AS f "
                                  "ON f.event = a.answers AND f.kind = 'failed' AND f.at >= :since WHERE a.kind <> 'failed' "
                                  "AND a.kind IN ('requeued', 'discarded') AND a.at >= :since GROUP BY f.queue";
 

@@ -107,8 +107,8 @@ int64_t check_score_unit(const check_subject_t *x, buffer_t *what) {
 int64_t check_failures(const check_subject_t *x, buffer_t *what) {
     const status_recent_t *recent = x->recent;
     const char *between = ": ";
-    int64_t open = recent->failed - recent->answered;
-    if (open <= 0 || (x->s->source == STATUS_FROM_STREAM) != (x->row->variant == STATUS_FROM_STREAM)) return 0;
+    int64_t open = status_open(recent);
+    if (open == 0 || (x->s->source == STATUS_FROM_STREAM) != (x->row->variant == STATUS_FROM_STREAM)) return 0;
     buffer_printf(what, "%s%s final %s in the last hour", recent->partial ? "at least " : "", count_text(recent->failed).text,
                   recent->failed == 1 ? "failure" : "failures");
     if (recent->answered) buffer_printf(what, ", %s of them answered", count_text(recent->answered).text);

@@ -26,6 +26,11 @@ typedef struct status_recent {
     bool partial; // the counts may be too low: some events were not read
 } status_recent_t;
 
+// Final failures that nobody has answered.
+static inline int64_t status_open(const status_recent_t *recent) {
+    return recent->failed > recent->answered ? recent->failed - recent->answered : 0;
+}
+
 typedef enum status_source { STATUS_FROM_NOTHING, STATUS_FROM_LOG, STATUS_FROM_STREAM } status_source_t;
 
 typedef enum slot_state { SLOT_SERVED, SLOT_MOVING, SLOT_CUT_OFF } slot_state_t;

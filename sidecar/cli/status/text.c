@@ -292,7 +292,7 @@ static int64_t text_failures(const status_t *s, const bool *wanted, bool *partia
     *partial = false;
     for (size_t i = 0; i < s->keys->queue_count; i++) {
         if ((wanted && !wanted[i]) || s->recent[i].failed <= 0) continue;
-        failed += s->recent[i].failed - s->recent[i].answered;
+        failed += status_open(&s->recent[i]);
         *partial |= s->recent[i].partial;
     }
     return failed;
