@@ -12,7 +12,7 @@
     X(DONE, "done", false, "")                                                                                                   \
     X(WOULD, "would", false, "")                                                                                                 \
     X(ANSWERED, "answered", false, "was answered before")                                                                        \
-    X(EARLIER, "earlier", false, "has a later failure of the same job, which is put back")                                       \
+    X(EARLIER, "earlier", false, "has a later failure of the same job: put that one back")                                       \
     X(UNRECORDED, "unrecorded", true, "put back, but not recorded in the failure stream")                                        \
     X(NO_FAILURE, "no_failure", true, "is not a final failure")                                                                  \
     X(NO_QUEUE, "no_queue", true, "its queue is not in the config: add it, or name another with --to")                           \
