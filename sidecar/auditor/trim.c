@@ -23,7 +23,7 @@ enum {
     MEMORY_S = 10,          // time between two looks at Redis's memory, while streams could give back
     MEMORY_LEAST = 1 << 20, // this many bytes;
     MEMORY_SOON_S = 1,      // while Redis is nearly full, or after new records
-    MEMORY_PERCENT = 90,    // of maxmemory: Redis is nearly full
+    MEMORY_TIGHT = 90,      // of maxmemory: Redis is nearly full
     MEMORY_ENOUGH = 85,     // until it is below this
 };
 
@@ -123,7 +123,7 @@ static bool trim_read_memory(auditor_t *a) {
     const double percent = most > 0 ? 100 * (double)used / (double)most : 0;
     conn_reply_free(reply);
     if (error.outcome != OUTCOME_OK) return auditor_back_off(a, &error);
-    a->redis.full = percent > (a->redis.full ? MEMORY_ENOUGH : MEMORY_PERCENT);
+    a->redis.full = percent > (a->redis.full ? MEMORY_ENOUGH : MEMORY_TIGHT);
     a->timers.memory_at = mono_add(mono_now(), (a->redis.full ? MEMORY_SOON_S : MEMORY_S) * NS_PER_S);
     return true;
 }

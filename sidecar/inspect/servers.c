@@ -81,7 +81,7 @@ static void servers_read_info(primary_view_t *view, redisReply *const *info) {
 }
 
 // INFO does not tell whether stop-writes-on-bgsave-error holds, or how many replicas min-replicas-to-write wants. So ask for a
-// write that changes nothing: no such field exists.
+// write that changes nothing: nobody writes this key.
 static void servers_try_write(primary_view_t *view, conn_t *conn, const char *absent, redis_error_t *error) {
     redis_error_t refusal = {0};
     request_append(conn, "DEL", absent);

@@ -9,7 +9,7 @@
 enum {
     AT_ONCE = 200,      // queues or locks whose requests go out before the first reply is read
     COPIES_PAGE = 256,  // copies of one request
-    COPIES_MAX = 256,   // that a snapshot keeps of a queue; those that were heard of last
+    COPIES_MAX = 256,   // that a snapshot keeps of a queue, those that were heard of last; trim.lua keeps no more (AUDITORS)
     COPIES_READ = 20000 // and about how many it reads
 };
 

@@ -32,7 +32,7 @@ enum { ANOMALY_SAMPLE = 160 };
 // Field of the queue's meta hash: a line "<name> <number> <since, ms> <valid until, ms> <sample>" of each anomaly.
 #define META_ANOMALIES "anomalies"
 
-// Notes which one is the first of a look, or the last event: text for people.
+// Notes an example, for people. The last one of a look stays.
 void anomaly_sample(metrics_queue_t *queue, anomaly_kind_t kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
 // A look is over and saw `number`. now_ms: by Redis's clock.
 void anomaly_set(metrics_queue_t *queue, anomaly_kind_t kind, int64_t number, int64_t now_ms);

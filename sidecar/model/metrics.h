@@ -90,7 +90,7 @@
     X(ends_held, COUNTER, "ends_held_total", 1,                                                                                  \
       "times that a job was not ended, or its failure not recorded, because the failure stream was full")                        \
     X(trimmed_early, COUNTER, "trimmed_early_total", 1,                                                                          \
-      "records trimmed before stream.retain, because it was above half of stream.max_bytes, or Redis nearly full")               \
+      "records trimmed before stream.retain, because the stream was above half of stream.max_bytes, or Redis nearly full")       \
     X(ended, COUNTER, "", 1, "final failures, whatever the reason")                                                              \
     X(failed_recorded, COUNTER, "", 1, "final failures that workers decided, with a record")                                     \
     X(stray_reports, COUNTER, "stray_reports_total", 1, "orphan reports removed: no scan saw their job")                         \

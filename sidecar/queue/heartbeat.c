@@ -2,7 +2,7 @@
 
 #include "redis/reply.h"
 
-// Hash: queue -> "<lock> <pattern>", for all groups of the database. As `meta`, it keeps queues that no config has any more.
+// Hash: queue -> "<lock> <pattern>", for all groups of the database. A queue that leaves every config stays in it.
 #define HEARTBEATS_TOLD "sidecar:heartbeats"
 enum { CONFIRM_MAX = 64 }; // queues whose leader is looked for
 

@@ -4,7 +4,7 @@
 
 enum {
     CLOCK_OFFSET_MS = 60000, // largest difference between the clocks of Redis and this machine
-    MEMORY_PERCENT = 95,     // of maxmemory
+    WARN_FROM_PERCENT = 95,  // of maxmemory
 };
 
 int64_t check_connection(const check_subject_t *x, buffer_t *what) {
@@ -63,7 +63,7 @@ static void checks_name_streams(const status_t *s, buffer_t *what) {
 
 int64_t check_memory(const check_subject_t *x, buffer_t *what) {
     const int64_t used = x->s->snapshot.memory_used, most = x->s->snapshot.memory_most;
-    if (most <= 0 || (double)used * 100 < (double)most * MEMORY_PERCENT || (used >= most) != (x->row->variant == CHECK_FULL))
+    if (most <= 0 || (double)used * 100 < (double)most * WARN_FROM_PERCENT || (used >= most) != (x->row->variant == CHECK_FULL))
         return 0;
     buffer_printf(what, "Redis uses %s of its maxmemory, %s", size_text(used).text, size_text(most).text);
     checks_name_streams(x->s, what);

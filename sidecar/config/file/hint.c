@@ -1,7 +1,5 @@
 #include "config/file/hint.h"
 
-enum { DEPTH_MAX = 32 }; // no config nests deeper; then brackets get no hint
-
 static bool token_is_bad_number(const token_t *token) {
     if (token->kind != TOKEN_NUMBER) return false;
     char *text = mem_printf("%.*s", (int)token->text.len, token->text.data), *end;
@@ -79,7 +77,7 @@ static bool hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
 
 // Explains a mark in a place where no mark can be.
 static bool hint_misplaced(const token_t *a, const token_t *b, buffer_t *out) {
-    if (b->kind != TOKEN_MARK || token_is_one_of(b, "})]@")) return false;
+    if (b->kind != TOKEN_MARK || token_is_one_of(b, "})]@") || (unsigned char)*b->text.data >= 0x80) return false;
     if (token_ends_value(a) && !token_is_one_of(b, ";,"))
         buffer_printf(out, " (`%c` cannot follow a value: remove it, or end the value with `;`)", *b->text.data);
     else if (token_is_one_of(a, "{;,.") && !(token_is_mark(a, ',') && token_is_mark(b, '{')))
@@ -91,7 +89,7 @@ static bool hint_misplaced(const token_t *a, const token_t *b, buffer_t *out) {
 static char hint_closer(char opener) { return opener == '{' ? '}' : opener == '(' ? ')' : ']'; }
 
 typedef struct brackets {
-    const token_t *open[DEPTH_MAX];
+    const token_t *open[LEXER_DEPTH_MAX];
     size_t depth;
 } brackets_t;
 
@@ -103,7 +101,7 @@ static bool hint_inside(brackets_t *brackets, const token_t *token, const token_
         return true;
     }
     if (token_is_one_of(token, "{([")) {
-        if (brackets->depth < DEPTH_MAX) brackets->open[brackets->depth++] = token;
+        if (brackets->depth < LEXER_DEPTH_MAX) brackets->open[brackets->depth++] = token;
         bool section = !inner && token_is_mark(token, '[') && !(before && token_is_assignment(before));
         if (section) buffer_str(out, " (write a section as a group: NAME = { ... };)");
         return section;

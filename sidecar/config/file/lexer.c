@@ -2,8 +2,6 @@
 
 #include <ctype.h>
 
-enum { DEPTH_MAX = 32 }; // no config nests deeper
-
 typedef struct cursor {
     const char *at;
     int line;
@@ -129,12 +127,12 @@ bool token_spans_lines(const token_t *token) {
 }
 
 int lexer_stray_string_line(const lexer_t *lexer) {
-    char open[DEPTH_MAX];
+    char open[LEXER_DEPTH_MAX];
     size_t depth = 0;
     for (size_t i = 0; i < lexer->count; i++) {
         const token_t *token = &lexer->tokens[i], *before = token - 1;
         char mark = token->kind == TOKEN_MARK ? *token->text.data : ' ';
-        if (strchr("{([", mark) && depth < DEPTH_MAX) open[depth++] = mark;
+        if (strchr("{([", mark) && depth < LEXER_DEPTH_MAX) open[depth++] = mark;
         if (strchr("})]", mark) && depth > 0) depth--;
         if (token->kind != TOKEN_STRING) continue;
         if (i == 0) return token->line;

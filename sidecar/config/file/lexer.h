@@ -5,6 +5,8 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
+enum { LEXER_DEPTH_MAX = 32 }; // brackets that are followed; no config nests deeper
+
 typedef enum token_kind { TOKEN_NAME, TOKEN_NUMBER, TOKEN_STRING, TOKEN_MARK } token_kind_t;
 
 typedef struct token {
