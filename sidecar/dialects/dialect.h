@@ -36,6 +36,8 @@ typedef struct promote_reply {
     double large_score; // score of the first oversized entry; its bytes and SHA-1 follow
     int64_t large_bytes;
     char large_sha1[41];
+    int64_t early;      // jobs moved whose score is no time; 0 = none, or the dialect has no score_unit
+    double early_score; // of the first of these
 } promote_reply_t;
 
 typedef struct promote_ops {

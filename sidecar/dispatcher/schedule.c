@@ -6,6 +6,7 @@
 #include "model/anomaly.h"
 
 // Between these limits a score is plausible in seconds, but too early in ms. Above the upper limit it is too late in seconds.
+// promote.lua has the same limits.
 #define SCORE_SECONDS_LOW  1e8  // as ms: 2 January 1970; as seconds: 1973
 #define SCORE_SECONDS_HIGH 1e11 // as ms: 1973; as seconds: the year 5138
 #define SCORE_DELAY_HIGH   1e9  // as seconds: 2001. A score up to here is no time, but perhaps a delay
@@ -171,9 +172,9 @@ static void schedule_count_moved(schedule_t *schedule, const promote_reply_t *re
     if (reply->has_oldest && schedule_plausible_date(schedule, reply->oldest))
         metrics_lateness(schedule->metrics, reply->now_us - from_us, reply->moved);
     schedule->full_at_us = 0;
-    if (!reply->has_oldest || !schedule_no_time(schedule, reply->oldest)) return;
-    anomaly_sample(schedule->metrics, ANOMALY_early_jobs, "score %.17g in %s", reply->oldest, schedule->config->delayed);
-    anomaly_add(schedule->metrics, ANOMALY_early_jobs, 1, reply->now_us / 1000);
+    if (reply->early == 0) return;
+    anomaly_sample(schedule->metrics, ANOMALY_early_jobs, "score %.17g in %s", reply->early_score, schedule->config->delayed);
+    anomaly_add(schedule->metrics, ANOMALY_early_jobs, reply->early, reply->now_us / 1000);
 }
 
 static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask) {

@@ -54,7 +54,9 @@ static inline long long take_moved(redisReply *reply, long long *large) {
     long long moved = number(reply, 1);
     check_now(word(reply, 2));
     word(reply, 3), number(reply, 4), number(reply, 5);
-    cr_assert_eq(reply->elements, number(reply, 5) > 0 ? 9 : 6);
+    bool early = reply->elements > 9;
+    cr_assert_eq(reply->elements, early ? 13 : number(reply, 5) > 0 ? 9 : 6);
+    if (early) cr_assert(number(reply, 11) > 0 && *word(reply, 12));
     if (number(reply, 5) > 0) word(reply, 6), number(reply, 7), word(reply, 8);
     if (large) *large = number(reply, 5);
     freeReplyObject(reply);

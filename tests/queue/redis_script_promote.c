@@ -58,6 +58,36 @@ Test(redis_script_promote, odd_scores) {
     cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 4);
 }
 
+/* Each such job is told, wherever it is in the batch. Jobs that stay are not. */
+Test(redis_script_promote, jobs_whose_score_is_no_time_are_counted) {
+    static const struct {
+        const char *jobs, *unit, *first;
+        long long moved, early;
+    } rows[] = {
+        {"0 a 5000 b 6000 c 7000 d", "ms", "5000", 4, 3},
+        {"5 large 6 a 0 b 100000000001 c 99999999999 d", "ms", "6", 4, 2},
+        {"-1 a 0 b 1500000000 c 999999999 d", "s", "999999999", 4, 1},
+        {"0 a 100000000001 b", "ms", "", 2, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        redis_ok(f.r, "DEL email email:delayed");
+        redis_ok(f.r, kept_printf("ZADD email:delayed %s", rows[i].jobs));
+        for (long long first = 2; first < 20; first += 10) { /* with and without scores in the first read */
+            ask_t ask = ask_new();
+            ask.unit = rows[i].unit, ask.payload = 4, ask.first = first;
+            redisReply *reply = promote(&f, ask);
+            cr_assert_eq(number(reply, 1), rows[i].moved, "row %zu", i);
+            cr_assert_eq(reply->elements > 11 ? number(reply, 11) : 0, rows[i].early, "row %zu", i);
+            if (rows[i].early) cr_assert_str_eq(word(reply, 12), rows[i].first, "row %zu", i);
+            freeReplyObject(reply);
+            redis_ok(f.r, kept_printf("ZADD email:delayed %s", rows[i].jobs));
+        }
+    }
+    redis_ok(f.r, "DEL email:delayed");
+    for (int i = 0; i < 500; i++) redis_ok(f.r, "ZADD email:delayed %d %d", 5001 + i, i);
+    cr_assert_eq(number(kept(promote(&f, ask_new())), 11), 500, "all chunks of a batch");
+}
+
 Test(redis_script_promote, bytes_do_not_change) {
     static const struct {
         const char *bytes;

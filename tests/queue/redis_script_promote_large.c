@@ -114,7 +114,7 @@ Test(redis_script_promote_large, bytes_of_skipped_jobs_end_a_batch_too) {
 Test(redis_script_promote_large, reads_as_many_entries_as_first_allows) {
     static const struct { long long first, calls; } rows[] = {{100, 1}, {500, 1}, {40, 2}, {2, 3}, {1, 4}, {0, 4}, {-5, 4}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        redis_ok(f.r, "EVAL %s 1 email:delayed", "for i = 1, 150 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
+        redis_ok(f.r, "EVAL %s 1 email:delayed", "for i = 1, 150 do redis.call('ZADD', KEYS[1], 1.6e12 + i, 'job' .. i) end");
         redis_ok(f.r, "CONFIG RESETSTAT");
         ask_t ask = ask_new();
         ask.batch = 100;

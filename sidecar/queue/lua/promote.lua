@@ -17,7 +17,8 @@
 --   first     entries of the first read; few while sizes are unknown
 -- Reply    {'fenced'}           the lock is not the caller's; or for each queue
 --          {'moved', jobs, now in us, score of the oldest job or '', bytes read, oversized entries, and of the first of
---          these: score, bytes, SHA-1}
+--          these: score, bytes, SHA-1; if jobs were moved whose score is no time, then from the 12th value on: their number, and
+--          the score of the first}
 --          {'more', ...}        the same; the slice was over before the batch
 --          {'later'}            the slice was over before this queue
 --          {'full', now in us}  ready is at its limit
@@ -98,6 +99,22 @@ local function split_chunk(jobs, payload)
     return fitting, first
 end
 
+-- The score of a job is no time if it is above 0 and below this: see schedule.c.
+local NO_TIME = {ms = 1e11, s = 1e9}
+
+-- Returns how many of these entries are moved although their score is no time, the score of the first, and whether the next entries
+-- may be such. Reads again what it needs, because such scores are rare. score: of the first entry, or nil.
+local function count_early(delayed, from, count, unit, payload, score)
+    local early, first, to = 0, nil, from + count - 1
+    local last = tonumber(count == 1 and score or redis.call('ZRANGE', delayed, to, to, 'WITHSCORES')[2])
+    local entries = last > 0 and redis.call('ZRANGE', delayed, from, to, 'WITHSCORES') or {}
+    for i = 2, #entries, 2 do
+        local at = tonumber(entries[i])
+        if at > 0 and at < NO_TIME[unit] and #entries[i - 1] <= payload then early, first = early + 1, first or entries[i] end
+    end
+    return early, first, last < NO_TIME[unit]
+end
+
 local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, bytes, step)
     local owner = redis.call('HGET', meta, 'group')
     if owner and owner ~= ARGV[2] then return {'owner', owner} end
@@ -111,12 +128,16 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
     add_work(QUEUE)
     local till = now_score(unit)
     local moved, total, bytes_read, stay, oldest, named = 0, 0, 0, 0, '', {}
+    local early, early_score, suspect = 0, nil, false -- suspect: scores may be no time
     local chunk, units, ended, more = CHUNK, CHUNK, false, false -- of the next chunk: entries, and work with their bytes
     repeat
         local most, from, room = math.min(chunk, batch - total, 5000), skip + stay, math.min(bytes - bytes_read, units / KIB)
         local jobs, count, read, all, large, score = read_chunk(delayed, till, from, step, most, room, payload)
         if count == 0 then break end
         if total == 0 and not score then score = redis.call('ZRANGE', delayed, from, from, 'WITHSCORES')[2] end
+        if total == 0 then suspect = tonumber(score) < NO_TIME[unit] end
+        local more_early, of_first = 0, nil
+        if suspect then more_early, of_first, suspect = count_early(delayed, from, count, unit, payload, score) end
         local fitting, first = jobs, nil
         if large > 0 then fitting, first = split_chunk(jobs, payload) end
         if first and stay == 0 then
@@ -136,6 +157,7 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
         end
         if total == 0 and first ~= 1 then oldest = score end -- a job that stays is not late
         moved, total, bytes_read, stay = moved + #fitting, total + count, bytes_read + read, stay + large
+        early, early_score = early + more_early, early_score or of_first
         add_work(count + read * KIB)
         units = left / per_work - work
         chunk = math.floor(units / (1 + read * KIB / count))
@@ -143,7 +165,11 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
         ended = all or bytes_read >= bytes or total >= batch
         more = not ended and chunk < 1
     until ended or more
-    return {more and 'more' or 'moved', moved, now_us, oldest, bytes_read, stay, unpack(named)}
+    local reply = {more and 'more' or 'moved', moved, now_us, oldest, bytes_read, stay, unpack(named)}
+    if early == 0 then return reply end
+    for i = #reply + 1, 11 do reply[i] = '' end
+    reply[12], reply[13] = early, early_score
+    return reply
 end
 
 -- Redis itself compares the types. Which key it was, TYPE tells.
