@@ -1,6 +1,7 @@
 /* acknowledge.lua stores how far each audit log has copied a stream; trim.lua believes it. */
 #include "monitor/monitor_call.h"
 #include "queue/stream.h"
+#include "text.h"
 
 #define STREAM   "sidecar:email:failures"
 #define AUDITORS "sidecar:email:auditors"
@@ -56,4 +57,25 @@ Test(redis_acknowledge, positions_of_an_earlier_stream_do_not_count) {
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " c"), 0);
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " a"), 1);
     cr_assert_eq(trimmed(), 3);
+}
+
+/* Each pod that ever was has left a field. The acknowledgements of the logs that live stay, or nothing would be trimmed for an
+ * hour. */
+Test(redis_acknowledge, a_lower_position_removes_no_acknowledgement_of_300_logs) {
+    f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; } );"});
+    stream_id_t position = "1-3";
+    for (int i = 1; i <= 5; i++) redis_ok(f.r, "XADD " STREAM " 1-%d event abc", i);
+    redis_ok(f.r, "CONFIG SET hash-max-ziplist-entries 8"); /* HSCAN reads a small hash as a whole */
+    for (int i = 0; i < 300; i++) store(kept_printf("log%d", i), "1-4");
+    store("me", "1-5");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
+    cr_assert_eq(redis_int(f.r, "HLEN " AUDITORS), 301);
+    cr_assert(has(redis_str(f.r, "HGET " AUDITORS " me"), "1-5 "), "the position goes down only behind another stream");
+    for (int i = 0; i < 50; i++) { /* a script reads some of the fields */
+        char *me = kept_printf("me%d", i);
+        store(me, "1-6");
+        cr_assert_eq(stream_acknowledge(f.conn, f.keys, me, (const stream_id_t *)&position, &f.error), OUTCOME_OK);
+        cr_assert(has(redis_str(f.r, kept_printf("HGET " AUDITORS " %s", me)), "1-3 "), "the former one is of an earlier stream");
+    }
+    cr_assert_eq(redis_int(f.r, "HLEN " AUDITORS), 351);
 }

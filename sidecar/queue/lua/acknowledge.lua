@@ -5,10 +5,10 @@
 -- ARGV[1]  instance
 -- ARGV[2+] position  of each queue in the order of KEYS: everything up to this id is on the caller's disk
 -- Reply    {now in ms, for each queue: 1 stored, 0 a higher id is stored (only the time changes), or '!' and the error}
--- Optional DEL
 -- Uses     ids, auditors, now, rights
 -- Safe     by compare: the id of the caller's field only grows, while the stream is the same. An id above the last id of the stream
---          is of an earlier stream, so no log has the records up to this id: the script removes such fields.
+--          is of an earlier stream, so no log has the records up to this id: the script removes such fields. Of many fields it
+--          looks at some, and trim.lua removes the others.
 local now = now_ms()
 local reply = {now}
 local function stored_id(auditors)
@@ -16,8 +16,7 @@ local function stored_id(auditors)
     return ms and {ms, seq}
 end
 local function remove_earlier(auditors, last)
-    local some, count = some_auditors(auditors, now)
-    if count > AUDITORS then redis.pcall('DEL', auditors) end -- those that live acknowledge again
+    local some = some_auditors(auditors, now)
     for i = 1, #some, 2 do
         local ms, seq = string.match(some[i + 1], '^(%d+)%-(%d+) ')
         if ms and above({ms, seq}, last) then redis.call('HDEL', auditors, some[i]) end
@@ -42,7 +41,7 @@ for i = 1, #KEYS / 3 do
         if old and above(old, {ms, seq}) then
             local last = last_id(stream, meta)
             if last then remove_earlier(auditors, last) end
-            old = stored_id(auditors)
+            if last and above(old, last) then old = nil end
         end
         local higher = old and above(old, {ms, seq})
         redis.call('HSET', auditors, ARGV[1], (higher and table.concat(old, '-') or position) .. ' ' .. now)
