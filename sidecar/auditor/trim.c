@@ -84,7 +84,7 @@ static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *
         failpoint("trim_answered");
     } while (outcome == OUTCOME_OK && more && !late && !atomic_load(a->stop));
     cursor->shrinking = urgent && more && !a->redis.full;
-    cursor->prune_auditors = done->crowded;
+    if (outcome == OUTCOME_OK) cursor->prune_auditors = done->crowded;
     return outcome;
 }
 
