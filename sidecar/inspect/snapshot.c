@@ -1,7 +1,6 @@
 #include "inspect/snapshot.h"
 
 #include "inspect/sizes.h"
-#include "model/anomaly.h"
 #include "queue/lock.h"
 #include "redis/keepalive.h"
 #include "redis/reply.h"
@@ -23,7 +22,7 @@ typedef struct reader {
 void snapshot_free(snapshot_t *snapshot) {
     for (size_t i = 0; i < snapshot->queue_count; i++) {
         free(snapshot->queues[i].copies);
-        free(snapshot->queues[i].anomalies);
+        for (size_t kind = 0; kind < ANOMALY_KINDS; kind++) free(snapshot->queues[i].anomalies[kind]);
     }
     for (size_t i = 0; i < snapshot->lock_count; i++) free(snapshot->locks[i].standbys);
     free(snapshot->locks);
@@ -108,8 +107,11 @@ static void snapshot_read_lock(const reader_t *reader, size_t index) {
 
 static void snapshot_append_queue(const reader_t *reader, size_t index) {
     const queue_keys_t *queue = &reader->keys->queues[index];
-    request_append(reader->conn, "HMGET", queue->meta, "group", READY_GROWS, META_STALE_UNIQUE, META_TRIMMED_EARLY,
-                   META_ANOMALIES);
+    request_begin(reader->conn, "HMGET", queue->meta, "group", READY_GROWS, META_STALE_UNIQUE, META_TRIMMED_EARLY);
+#define X(name, ...) request_text(reader->conn, META_ANOMALY #name);
+    ANOMALIES(X)
+#undef X
+    request_end(reader->conn);
 }
 
 // Pods that are gone have left fields, so one request reads a page of them.
@@ -174,7 +176,10 @@ static void snapshot_read_queue(const reader_t *reader, size_t index) {
     snapshot_read_growth(reply_text(reply_at(reply, 1)), reader->out->now_ms, out);
     out->stale_unique = reply_number(reply_at(reply, 2));
     out->trimmed_early = reply_number(reply_at(reply, 3));
-    out->anomalies = reply_len(reply_at(reply, 4)) ? mem_str(reply_text(reply_at(reply, 4))) : NULL;
+    for (size_t i = 0; i < ANOMALY_KINDS; i++) {
+        const redisReply *field = reply_at(reply, 4 + i);
+        if (reply_len(field)) out->anomalies[i] = mem_str(reply_text(field));
+    }
     conn_reply_free(reply);
     snprintf(out->cursor, sizeof out->cursor, "0");
 }

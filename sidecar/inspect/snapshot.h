@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/host.h"
+#include "model/anomaly.h"
 #include "model/token.h"
 #include "queue/stream.h"
 
@@ -14,16 +15,16 @@ typedef struct snapshot_copy {
 } snapshot_copy_t;
 
 typedef struct snapshot_queue {
-    redis_error_t error;     // the first of an unknown field; OUTCOME_OK = every field is known
-    bool served;             // the leader serves the queue
-    char owner[136];         // the group that owns the queue; "" = no group yet
-    int64_t grows_ms;        // for how long the ready list only grew, as the leader counts; 0 = it did not
-    int64_t grows_to;        // its length at the last count
-    int64_t stale_unique;    // ids of unique tasks without a task, as the monitor counts; 0 = none
-    int64_t trimmed_early;   // when records younger than stream.retain were last trimmed, ms by Redis's clock; 0 = never
-    char *anomalies;         // META_ANOMALIES; owned; NULL = none
-    stream_ends_t stream;    // its error is NULL
-    snapshot_copy_t *copies; // owned; in the order of their names; of many those that were heard of last
+    redis_error_t error;            // the first of an unknown field; OUTCOME_OK = every field is known
+    bool served;                    // the leader serves the queue
+    char owner[136];                // the group that owns the queue; "" = no group yet
+    int64_t grows_ms;               // for how long the ready list only grew, as the leader counts; 0 = it did not
+    int64_t grows_to;               // its length at the last count
+    int64_t stale_unique;           // ids of unique tasks without a task, as the monitor counts; 0 = none
+    int64_t trimmed_early;          // when records younger than stream.retain were last trimmed, ms by Redis's clock; 0 = never
+    char *anomalies[ANOMALY_KINDS]; // values of their fields; owned; NULL = none
+    stream_ends_t stream;           // its error is NULL
+    snapshot_copy_t *copies;        // owned; in the order of their names; of many those that were heard of last
     size_t copy_count;
     char cursor[24]; // of the next page of copies; "" = all are read
     // Time in the id of the oldest record that too few logs have: fewer than stream.min_copies (at least one) of the logs heard

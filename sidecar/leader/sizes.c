@@ -1,6 +1,5 @@
 #include "leader/sizes.h"
 
-#include "base/buffer.h"
 #include "base/condition.h"
 #include "base/log.h"
 #include "inspect/sizes.h"
@@ -11,6 +10,7 @@ enum {
     PERIOD_TIMES = 50, // or this multiple of a round's time, if longer
     PERIOD_MAX_S = 30, // but at most this, to keep the numbers fresh
     STEP = 16,         // queues in one step
+    TELL_MAX = 64,     // anomalies in one round trip of a tick; the next tick tells the others
     QUIET_S = 60,      // between two counts of ready lists while nobody scrapes
     GROWS_S = 300,     // after so long without a shorter ready list, tell `status`
 };
@@ -39,6 +39,7 @@ struct queue_sizes {
     mono_t at;               // when the next step is due
     mono_t quiet_at;         // the same while nobody scrapes
     int64_t took_ns;         // spent on the current round
+    size_t tell_from;        // first queue whose anomalies the next tick tells
 };
 
 queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
@@ -154,18 +155,31 @@ static outcome_t queue_sizes_tell_growth(queue_sizes_t *c, conn_t *conn, const s
     return error->outcome;
 }
 
-outcome_t queue_sizes_tell_anomalies(queue_sizes_t *c, conn_t *conn, redis_error_t *error) {
-    *error = (redis_error_t){0};
-    for (size_t i = 0; i < c->keys->queue_count && conn_is_open(conn); i++) {
-        buffer_t text = {0};
-        redis_error_t refusal; // of a key of the wrong type, which the preflight reports
-        if (!queue_sizes_leads(c, i) || !anomalies_to_tell(c->queues[i].metrics, mono_now(), &text)) continue;
-        if (text.len)
-            request_append(conn, "HSET", c->keys->queues[i].meta, META_ANOMALIES, text.data);
+// Appends what is to be told of a queue, at most `most` requests. Returns their number.
+static size_t queue_sizes_append_anomalies(const queue_sizes_t *c, conn_t *conn, size_t queue, size_t most) {
+    char text[ANOMALY_TEXT], field[64];
+    const char *name;
+    size_t told = 0;
+    for (; told < most && anomaly_to_tell(c->queues[queue].metrics, mono_now(), &name, text); told++) {
+        snprintf(field, sizeof field, META_ANOMALY "%s", name);
+        if (*text)
+            request_append(conn, "HSET", c->keys->queues[queue].meta, field, text);
         else
-            request_append(conn, "HDEL", c->keys->queues[i].meta, META_ANOMALIES);
+            request_append(conn, "HDEL", c->keys->queues[queue].meta, field);
+    }
+    return told;
+}
+
+outcome_t queue_sizes_tell_anomalies(queue_sizes_t *c, conn_t *conn, redis_error_t *error) {
+    size_t told = 0;
+    *error = (redis_error_t){0};
+    for (size_t i = 0; i < c->keys->queue_count && told < TELL_MAX && conn_is_open(conn); i++) {
+        if (queue_sizes_leads(c, c->tell_from)) told += queue_sizes_append_anomalies(c, conn, c->tell_from, TELL_MAX - told);
+        if (told < TELL_MAX) c->tell_from = (c->tell_from + 1) % c->keys->queue_count;
+    }
+    for (; told > 0; told--) {
+        redis_error_t refusal; // of a key of the wrong type, which the preflight reports
         conn_reply_free(conn_read_or_refusal(conn, &refusal, error));
-        buffer_free(&text);
     }
     if (error->kind == ERROR_FULL) *error = (redis_error_t){0}; // they are told again within a minute
     return error->outcome;

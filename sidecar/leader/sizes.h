@@ -20,7 +20,7 @@ mono_t queue_sizes_next(const queue_sizes_t *sizes);
 // error of one queue once until it changes.
 outcome_t queue_sizes_step(queue_sizes_t *sizes, conn_t *conn, redis_error_t *error);
 
-// Tells `status` of anomalies that this instance has seen. Not fenced: the field is for people.
+// Tells `status` of some anomalies that this instance has seen, in one round trip. Not fenced: the fields are for people.
 outcome_t queue_sizes_tell_anomalies(queue_sizes_t *sizes, conn_t *conn, redis_error_t *error);
 
 // Discards the sizes of this queue: its leader changes. `counted_elsewhere`: the leader of another group measures it from now

@@ -25,24 +25,19 @@ static const struct {
 
 typedef struct anomaly {
     int64_t number, since_ms, last_ms;
-    mono_t last; // last_ms by this machine's clock
-    char sample[ANOMALY_SAMPLE];
-} anomaly_t;
-
-// The anomalies of a queue. Most queues never have any.
-typedef struct anomalies {
-    anomaly_t of[ANOMALY_KINDS];
+    mono_t last;  // last_ms by this machine's clock
     bool changed; // since told_at
     bool told;    // the field exists, as far as this process wrote it
     mono_t told_at;
-} anomalies_t;
+    char sample[ANOMALY_SAMPLE];
+} anomaly_t;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // guards the anomalies of all queues
 
 // Call it with the mutex held.
 static anomaly_t *anomaly_of(metrics_queue_t *queue, anomaly_kind_t kind) {
-    if (!queue->anomalies) queue->anomalies = mem_alloc(sizeof(anomalies_t));
-    return &((anomalies_t *)queue->anomalies)->of[kind];
+    if (!queue->anomalies) queue->anomalies = mem_array(ANOMALY_KINDS, sizeof(anomaly_t)); // most queues never have any
+    return &((anomaly_t *)queue->anomalies)[kind];
 }
 
 void anomaly_sample(metrics_queue_t *queue, anomaly_kind_t kind, const char *format, ...) {
@@ -62,7 +57,7 @@ static bool anomaly_note(metrics_queue_t *queue, anomaly_kind_t kind, int64_t nu
     anomaly_t *anomaly = anomaly_of(queue, kind);
     bool begins = number > 0 && anomaly->number == 0;
     if (begins) anomaly->since_ms = now_ms;
-    ((anomalies_t *)queue->anomalies)->changed |= number != anomaly->number;
+    anomaly->changed |= number != anomaly->number;
     anomaly->number = number;
     anomaly->last_ms = now_ms;
     anomaly->last = mono_now();
@@ -72,7 +67,7 @@ static bool anomaly_note(metrics_queue_t *queue, anomaly_kind_t kind, int64_t nu
 static void anomaly_log(const metrics_queue_t *queue, anomaly_kind_t kind, int64_t number) {
     if (infos[kind].message)
         log_warn(ROLE, queue->name, infos[kind].message, F_INT("number", number),
-                 F_STR("first", ((anomalies_t *)queue->anomalies)->of[kind].sample));
+                 F_STR("first", ((anomaly_t *)queue->anomalies)[kind].sample));
 }
 
 static metric_t *anomaly_metric(metrics_queue_t *queue, anomaly_kind_t kind) {
@@ -105,52 +100,51 @@ void anomaly_add(metrics_queue_t *queue, anomaly_kind_t kind, int64_t events, in
     pthread_mutex_unlock(&mutex);
 }
 
-// Call it with the mutex held.
-static void anomalies_write(anomalies_t *anomalies, mono_t now, buffer_t *out) {
-    for (size_t i = 0; i < ANOMALY_KINDS; i++) {
-        anomaly_t *anomaly = &anomalies->of[i];
-        int64_t until_ms = anomaly->last_ms + EVENT_MS;
-        if (infos[i].class == EVENT)
-            anomaly_expire(anomaly, now);
-        else
-            until_ms = anomaly->last_ms + mono_diff(now, anomaly->last) / NS_PER_MS + LOOK_MS;
-        if (anomaly->number > 0)
-            buffer_printf(out, "%s %" PRId64 " %" PRId64 " %" PRId64 " %s\n", infos[i].name, anomaly->number, anomaly->since_ms,
-                          until_ms, anomaly->sample);
-    }
+// Call it with the mutex held. Writes the field's value; '' = remove it.
+static void anomaly_write(anomaly_t *anomaly, anomaly_class_t class, mono_t now, char out[ANOMALY_TEXT]) {
+    int64_t until_ms = anomaly->last_ms + EVENT_MS;
+    if (class == EVENT)
+        anomaly_expire(anomaly, now);
+    else
+        until_ms = anomaly->last_ms + mono_diff(now, anomaly->last) / NS_PER_MS + LOOK_MS;
+    *out = '\0';
+    if (anomaly->number > 0)
+        snprintf(out, ANOMALY_TEXT, "%" PRId64 " %" PRId64 " %" PRId64 " %s", anomaly->number, anomaly->since_ms, until_ms,
+                 anomaly->sample);
 }
 
-bool anomalies_to_tell(metrics_queue_t *queue, mono_t now, buffer_t *out) {
+// Call it with the mutex held.
+static bool anomaly_is_due(const anomaly_t *anomaly, mono_t now) {
+    int64_t least_ms = anomaly->changed ? TELL_MIN_MS : TELL_MAX_MS;
+    if (!anomaly->changed && !anomaly->told) return false;
+    return anomaly->told_at.ns == 0 || mono_diff(now, anomaly->told_at) >= least_ms * NS_PER_MS;
+}
+
+bool anomaly_to_tell(metrics_queue_t *queue, mono_t now, const char **name, char out[ANOMALY_TEXT]) {
     bool tell = false;
     pthread_mutex_lock(&mutex);
-    anomalies_t *anomalies = queue->anomalies;
-    if (anomalies && (anomalies->changed || anomalies->told)) {
-        int64_t least_ms = anomalies->changed ? TELL_MIN_MS : TELL_MAX_MS;
-        tell = anomalies->told_at.ns == 0 || mono_diff(now, anomalies->told_at) >= least_ms * NS_PER_MS;
-    }
-    if (tell) {
-        bool told = anomalies->told;
-        anomalies_write(anomalies, now, out);
-        anomalies->changed = false;
-        anomalies->told = out->len > 0;
-        anomalies->told_at = now;
-        tell = told || anomalies->told;
+    for (size_t i = 0; queue->anomalies && i < ANOMALY_KINDS && !tell; i++) {
+        anomaly_t *anomaly = &((anomaly_t *)queue->anomalies)[i];
+        if (!anomaly_is_due(anomaly, now)) continue;
+        anomaly_write(anomaly, infos[i].class, now, out);
+        tell = anomaly->told || *out;
+        anomaly->changed = false;
+        anomaly->told = *out;
+        anomaly->told_at = now;
+        *name = infos[i].name;
     }
     pthread_mutex_unlock(&mutex);
     return tell;
 }
 
-bool anomaly_find(const char *field, anomaly_kind_t kind, int64_t now_ms, anomaly_seen_t *out) {
-    const char *name = infos[kind].name;
-    for (size_t len = strlen(name); *field; field += strcspn(field, "\n"), field += *field == '\n') {
-        char *at;
-        if (strncmp(field, name, len) != 0 || field[len] != ' ') continue;
-        out->number = strtoll(field + len, &at, 10);
-        out->since_ms = strtoll(at, &at, 10);
-        int64_t until_ms = strtoll(at, &at, 10);
-        if (*at == ' ') at++;
-        snprintf(out->sample, sizeof out->sample, "%.*s", (int)strcspn(at, "\n"), at);
-        return until_ms >= now_ms && out->number > 0;
-    }
-    return false;
+const char *anomaly_name(anomaly_kind_t kind) { return infos[kind].name; }
+
+bool anomaly_read(const char *field, int64_t now_ms, anomaly_seen_t *out) {
+    char *at;
+    out->number = strtoll(field, &at, 10);
+    out->since_ms = strtoll(at, &at, 10);
+    int64_t until_ms = strtoll(at, &at, 10);
+    if (*at == ' ') at++;
+    snprintf(out->sample, sizeof out->sample, "%s", at);
+    return until_ms >= now_ms && out->number > 0;
 }

@@ -3,7 +3,6 @@
 // hash.
 #pragma once
 
-#include "base/buffer.h"
 #include "model/metrics.h"
 
 // X(name, kind, metric, message). The number of a LOOK is what the last look saw; several may share a metric, which is their sum.
@@ -27,10 +26,11 @@ typedef enum anomaly_kind {
         ANOMALY_KINDS
 } anomaly_kind_t;
 
-enum { ANOMALY_SAMPLE = 160 };
+enum { ANOMALY_SAMPLE = 160, ANOMALY_TEXT = ANOMALY_SAMPLE + 64 };
 
-// Field of the queue's meta hash: a line "<name> <number> <since, ms> <valid until, ms> <sample>" of each anomaly.
-#define META_ANOMALIES "anomalies"
+// Before the name of an anomaly: its field of the queue's meta hash, "<number> <since, ms> <valid until, ms> <sample>". Each
+// has its own field, so a new leader keeps what the former leader has told until it is no longer valid.
+#define META_ANOMALY "anomaly:"
 
 // Notes an example, for people. The last one of a look stays.
 void anomaly_sample(metrics_queue_t *queue, anomaly_kind_t kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -38,8 +38,11 @@ void anomaly_sample(metrics_queue_t *queue, anomaly_kind_t kind, const char *for
 void anomaly_set(metrics_queue_t *queue, anomaly_kind_t kind, int64_t number, int64_t now_ms);
 void anomaly_add(metrics_queue_t *queue, anomaly_kind_t kind, int64_t events, int64_t now_ms);
 
-// False: the field of the queue is up to date. True: *out is its new value; empty = remove it.
-bool anomalies_to_tell(metrics_queue_t *queue, mono_t now, buffer_t *out);
+const char *anomaly_name(anomaly_kind_t kind);
+
+// False: all fields of the queue are up to date. True: *out is the new value of the field of *name; empty = remove it. Call it
+// again for the next one.
+bool anomaly_to_tell(metrics_queue_t *queue, mono_t now, const char **name, char out[ANOMALY_TEXT]);
 
 typedef struct anomaly_seen {
     int64_t number;
@@ -47,5 +50,5 @@ typedef struct anomaly_seen {
     char sample[ANOMALY_SAMPLE];
 } anomaly_seen_t;
 
-// Finds an anomaly in the value of the field. False: it is not there, or no longer valid.
-bool anomaly_find(const char *field, anomaly_kind_t kind, int64_t now_ms, anomaly_seen_t *out);
+// Reads the value of a field. False: it is no longer valid.
+bool anomaly_read(const char *field, int64_t now_ms, anomaly_seen_t *out);

@@ -106,6 +106,30 @@ Test(redis_leader_sizes, status_hears_of_ready_lists_that_only_grow) {
     cr_assert_eq(grown_ms(0), 0);
 }
 
+static int64_t anomaly_told(anomaly_kind_t kind) {
+    anomaly_seen_t seen = {0};
+    scoped(conn_drop) conn_t *conn = conn_new(d.f.shard, "test", NULL);
+    scoped(snapshot_free) snapshot_t view;
+    cr_assert_eq(snapshot_read(conn, d.f.keys, &view, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
+    const char *field = view.queues[0].anomalies[kind];
+    return field && anomaly_read(field, view.now_ms, &seen) ? seen.number : 0;
+}
+
+/* A rolling restart does not end what is told of the last hour. */
+Test(redis_leader_sizes, a_new_leader_keeps_the_events_that_the_former_one_told) {
+    open_setup(&d, WITH_TTL("5m"), 0);
+    anomaly_add(of(&d, 0), ANOMALY_early_jobs, 3, redis_ms(d.f.r));
+    count_unscraped();
+    instance_stop(&d.instance);
+    redis_ok(d.f.r, "DEL sidecar:app:lock");
+    instance_start(&d.instance, d.f.keys, INSTANCE_LEADER);
+    cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 8000));
+    anomaly_add(of(&d, 0), ANOMALY_orphan_reports, 1, redis_ms(d.f.r));
+    count_unscraped();
+    cr_assert_eq(anomaly_told(ANOMALY_orphan_reports), 1);
+    cr_assert_eq(anomaly_told(ANOMALY_early_jobs), 3);
+}
+
 /* A full Redis refuses the field for `status`. The leader must not back off, and goes on to count. */
 Test(redis_leader_sizes, a_full_redis_does_not_stop_the_counts) {
     open_setup(&d, WITH_TTL("5m"), 0);
@@ -238,12 +262,32 @@ Test(redis_leader_sizes, queue_whose_claim_is_lost_is_not_measured) {
     cr_assert(!metrics_counted(of(&d, 0), mono_now()));
 }
 
-Test(redis_leader_sizes, many_queues_are_measured_step_by_step) {
+static void open_many(int queues) {
     scoped(buffer_free) buffer_t config = {0};
-    buffer_str(&config, "group = \"app\"; queues = (");
-    for (int i = 0; i < 400; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
+    buffer_str(&config, "group = \"app\"; lock = { ttl = \"60s\"; }; queues = (");
+    for (int i = 0; i < queues; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
     buffer_str(&config, ");");
     open_setup(&d, config.data, 0);
+}
+
+/* A round trip for each queue would make the leader of a thousand queues late to renew its lock. */
+Test(redis_leader_sizes, a_tick_tells_some_anomalies_in_one_round_trip) {
+    open_many(100);
+    driver_settle(&d.instance.driver, d.f.r);
+    for (size_t i = 0; i < 100; i++) anomaly_add(of(&d, i), ANOMALY_early_jobs, 1, 1);
+    long long told = server_commandstat(d.f.server, "hset");
+    long long reads = server_info_int(d.f.server, "stats", "total_reads_processed");
+    scrape(&d);
+    cr_assert(driver_until(&d.instance.driver, server_commandstat(d.f.server, "hset") > told, 8000));
+    cr_expect_eq(server_commandstat(d.f.server, "hset") - told, 64);
+    cr_assert(driver_until(&d.instance.driver, server_commandstat(d.f.server, "hset") >= told + 100, 8000));
+    cr_assert_lt(server_info_int(d.f.server, "stats", "total_reads_processed") - reads, 60);
+    cr_assert(redis_int(d.f.r, "HEXISTS sidecar:q0:meta anomaly:early_jobs") &&
+              redis_int(d.f.r, "HEXISTS sidecar:q99:meta anomaly:early_jobs"));
+}
+
+Test(redis_leader_sizes, many_queues_are_measured_step_by_step) {
+    open_many(400);
     for (int i = 0; i < 400; i++) redis_ok(d.f.r, "RPUSH q%d %s", i, "job");
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 399), mono_now()), 20000));

@@ -3,7 +3,7 @@
 #include "cli/status/checks.h"
 
 bool checks_has_anomaly(const check_subject_t *x, anomaly_kind_t kind, anomaly_seen_t *out) {
-    return x->stream->anomalies && anomaly_find(x->stream->anomalies, kind, x->s->snapshot.now_ms, out);
+    return x->stream->anomalies[kind] && anomaly_read(x->stream->anomalies[kind], x->s->snapshot.now_ms, out);
 }
 
 // The row's words: of one, then of several, with | between.

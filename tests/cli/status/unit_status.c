@@ -128,9 +128,10 @@ static void stale_unique(world_t *w) { first_queue(w)->stale_unique = 2; }
 /* Told a second ago by the leader, or so long ago that it says nothing. */
 static void told(world_t *w, const char *name, int number, int64_t valid_ms) {
     static char field[256];
-    snprintf(field, sizeof field, "other 1 2 3 x\n%s %d %lld %lld sample of %s\n", name, number, (long long)(NOW - HOUR),
-             (long long)(NOW + valid_ms), name);
-    first_queue(w)->anomalies = field;
+    snprintf(field, sizeof field, "%d %lld %lld sample of %s", number, (long long)(NOW - HOUR), (long long)(NOW + valid_ms),
+             name);
+    for (int kind = 0; kind < ANOMALY_KINDS; kind++)
+        if (strcmp(anomaly_name((anomaly_kind_t)kind), name) == 0) first_queue(w)->anomalies[kind] = field;
 }
 static void large_in_progress(world_t *w) { told(w, "large_in_progress", 2, 0); }
 static void large_no_more(world_t *w) { told(w, "large_in_progress", 2, -1); }
