@@ -17,12 +17,14 @@ local function read_entry(stream, from, to)
     for i = 2, some[1] and #some[1][2] or 0, 2 do bytes = bytes + #some[1][2][i] end
     return some[1], some.err
 end
+-- Returns the event, and the error of the read: it does not mean that there is no such entry.
 local function event_of(stream, id)
-    local entry, event = read_entry(stream, id, id), ''
+    local entry, failure = read_entry(stream, id, id)
+    local event = ''
     for at = 1, entry and #entry[2] or 0, 2 do
         if entry[2][at] == 'event' then event = entry[2][at + 1] end
     end
-    return entry and event == '' and '-' or event
+    return entry and event == '' and '-' or event, failure
 end
 -- Returns the first and the last id, or nil and the error.
 local function ends_of(stream, meta, length, after)
@@ -45,7 +47,9 @@ for i = 1, #KEYS / 2 do
         length = string.format('%.0f', entries)
         first, last = ends_of(stream, meta_key, entries, after)
         if not first then length, first, last = '!' .. last, '0-0', '0-0' end
-        if wanted ~= '' then event = event_of(stream, wanted) end
+        local failure
+        if wanted ~= '' then event, failure = event_of(stream, wanted) end
+        if failure then length = '!' .. failure end
     elseif type ~= 'none' then
         length = '!holds a ' .. type .. ' where a stream is wanted'
     end

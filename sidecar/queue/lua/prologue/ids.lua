@@ -19,7 +19,9 @@ end
 local function last_id(stream, meta)
     local known = redis.pcall('HGET', meta, 'last')
     local ms, seq = string.match(type(known) == 'string' and known or '', '^(%d+)%-(%d+)$')
-    local behind = ms and redis.call('XLEN', stream) > 0 and redis.pcall('XRANGE', stream, '(' .. known, '+', 'COUNT', 1)
+    local length = ms and redis.pcall('XLEN', stream)
+    if type(length) == 'table' then return nil, nil, length.err end -- to raise it could come after a write
+    local behind = ms and length > 0 and redis.pcall('XRANGE', stream, '(' .. known, '+', 'COUNT', 1)
     if behind and not behind.err and #behind == 0 then return {ms, seq} end
     local info = redis.pcall('XINFO', 'STREAM', stream)
     if info.err and string.find(info.err, 'no such key', 1, true) then return {'0', '0'} end
