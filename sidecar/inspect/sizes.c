@@ -1,6 +1,7 @@
 #include "inspect/sizes.h"
 
 #include "dialects/dialect.h"
+#include "queue/next_due.h"
 #include "queue/scripts.h"
 #include "queue/stamps.h"
 #include "redis/reply.h"
@@ -32,6 +33,7 @@ const sizes_t sizes_unknown = {.delayed = SIZES_UNKNOWN,
                                .ready = SIZES_UNKNOWN,
                                .in_progress = SIZES_UNKNOWN,
                                .next_due_ms = SIZES_UNKNOWN,
+                               .behind_large_ms = SIZES_UNKNOWN,
                                .oldest_in_progress_ms = SIZES_UNKNOWN,
                                .records = SIZES_UNKNOWN,
                                .record_bytes = SIZES_UNKNOWN};
@@ -135,12 +137,16 @@ static void sizes_refuse(count_t *c, const row_t *row, const redis_error_t *erro
     sizes_set_error(out, row->key, error);
 }
 
+static int64_t sizes_due_ms(const queue_config_t *queue, double score) {
+    int64_t us = dialect_ops(queue->dialect)->promote->due_us(queue, score);
+    return us == INT64_MAX ? INT64_MAX : us <= 0 ? 0 : us / 1000 + (us % 1000 > 0);
+}
+
 static void sizes_read_delayed(sizes_t *out, const tally_t *tally, const char *text) {
     char *score;
     out->delayed = strtoll(text, &score, 10);
     if (out->delayed == 0 || !tally->ops->promote) return;
-    int64_t us = tally->ops->promote->due_us(tally->at->config, strtod(score, NULL));
-    out->next_due_ms = us == INT64_MAX ? INT64_MAX : us <= 0 ? 0 : us / 1000 + (us % 1000 > 0);
+    out->next_due_ms = sizes_due_ms(tally->at->config, strtod(score, NULL));
 }
 
 static void sizes_read_marker(tally_t *tally, const char *text) {
@@ -341,6 +347,18 @@ outcome_t sizes_read(const call_t *call, size_t count, sizes_depth_t depth, size
     if (error->outcome == OUTCOME_OK) sizes_scan_stamps(&c, error);
     sizes_end(&c);
     return error->outcome;
+}
+
+outcome_t sizes_read_behind(const call_t *call, int64_t skip, sizes_t *out) {
+    const next_due_request_t ask = {call->queue, skip};
+    next_due_t next;
+    int64_t now_us;
+    next_due_append(call->conn, call->keys, &ask, 1, false);
+    if (next_due_read(call->conn, 1, false, &next, &now_us, call->error) != OUTCOME_OK || *next.error)
+        out->behind_large_ms = SIZES_UNKNOWN;
+    else
+        out->behind_large_ms = next.exists ? sizes_due_ms(call_queue(call)->config, next.score) : INT64_MAX;
+    return call->error->outcome;
 }
 
 int64_t sizes_overdue_ms(const sizes_t *sizes) {

@@ -16,7 +16,8 @@ typedef struct sizes {
     // Jobs that workers have taken, without the marker. After somebody deletes the list or pushes its marker, the number may
     // be one off until a scan has ended. private_queues: counted by stamps, so it may lag by two scans. delayed_queue: unknown.
     int64_t in_progress;
-    int64_t next_due_ms; // due time of the first delayed job, at least 0; INT64_MAX = never; unknown if no job is delayed
+    int64_t next_due_ms;     // due time of the first delayed job, at least 0; INT64_MAX = never; unknown if no job is delayed
+    int64_t behind_large_ms; // next_due_ms behind the entries that are larger than max_payload, after sizes_read_behind
     // Start time of the oldest job in progress. bull: the time that its worker wrote. Other dialects: the time at which a scan
     // first read the job, from its stamp. That stamp may belong to a job that ended up to two scans ago. Unknown if no
     // job is in progress.
@@ -44,6 +45,9 @@ enum { READY_GROWS_VALID_MS = 90000 }; // a field that is older says nothing
 // error of its queue; the other numbers of that queue are valid. After OUTCOME_RETRY and OUTCOME_DISCONNECTED `out` is not
 // valid.
 outcome_t sizes_read(const call_t *call, size_t count, sizes_depth_t depth, sizes_t *out);
+
+// Sets out->behind_large_ms of call->queue, in whose delayed `skip` such entries stay. Unknown after an error.
+outcome_t sizes_read_behind(const call_t *call, int64_t skip, sizes_t *out);
 
 // The time by which the first delayed job is overdue, in ms; 0 = it is not overdue.
 int64_t sizes_overdue_ms(const sizes_t *sizes);

@@ -42,8 +42,8 @@ int64_t check_key_fault(const check_subject_t *x, buffer_t *what) {
 }
 
 // 0 = no due job is too late, or no leader promotes jobs of this queue.
-static int64_t checks_late_ms(const check_subject_t *x) {
-    int64_t late = sizes_overdue_ms(x->sizes), allowed = LATE_TTLS * x->s->config->lock.ttl_ms;
+static int64_t checks_late_ms(const check_subject_t *x, const sizes_t *sizes) {
+    int64_t late = sizes_overdue_ms(sizes), allowed = LATE_TTLS * x->s->config->lock.ttl_ms;
     if (allowed < LATE_MIN_MS) allowed = LATE_MIN_MS;
     bool promotes = x->policy->roles & ROLE_DISPATCHER;
     return promotes && late > allowed && checks_is_led(x->lock) && x->stream->served ? late : 0;
@@ -53,18 +53,20 @@ static bool checks_ready_is_full(const check_subject_t *x) {
     return x->policy->ready_limit > 0 && x->sizes->ready >= x->policy->ready_limit;
 }
 
-// The oldest one may be a job that is larger than max_payload: check_anomaly reports it.
+// Jobs that are larger than max_payload do not count: check_anomaly reports them.
 int64_t check_overdue(const check_subject_t *x, buffer_t *what) {
     anomaly_seen_t large;
-    int64_t late = checks_late_ms(x);
-    if (late == 0 || checks_ready_is_full(x) || checks_has_anomaly(x, ANOMALY_large_delayed, &large)) return 0;
+    sizes_t sizes = *x->sizes;
+    if (checks_has_anomaly(x, ANOMALY_large_delayed, &large)) sizes.next_due_ms = sizes.behind_large_ms;
+    int64_t late = checks_late_ms(x, &sizes);
+    if (late == 0 || checks_ready_is_full(x)) return 0;
     buffer_printf(what, "due jobs do not reach ready although %s leads: the oldest is %s late; %s in delayed",
                   status_leader(x->lock), duration_text(late).text, count_text(x->sizes->delayed).text);
     return late;
 }
 
 int64_t check_ready_limit(const check_subject_t *x, buffer_t *what) {
-    int64_t late = checks_late_ms(x);
+    int64_t late = checks_late_ms(x, x->sizes);
     if (late == 0 || !checks_ready_is_full(x)) return 0;
     buffer_printf(what, "due jobs wait because ready holds %s and ready_limit is %s: the oldest is %s late",
                   count_text(x->sizes->ready).text, count_text(x->policy->ready_limit).text, duration_text(late).text);
@@ -72,7 +74,7 @@ int64_t check_ready_limit(const check_subject_t *x, buffer_t *what) {
 }
 
 int64_t check_ready_grows(const check_subject_t *x, buffer_t *what) {
-    bool limited = checks_late_ms(x) > 0 && checks_ready_is_full(x); // check_ready_limit reports it
+    bool limited = checks_late_ms(x, x->sizes) > 0 && checks_ready_is_full(x); // check_ready_limit reports it
     if (x->stream->grows_ms <= 0 || x->sizes->ready < x->stream->grows_to || limited) return 0;
     buffer_printf(what, "ready has only grown for %s: %s jobs wait", duration_text(x->stream->grows_ms).text,
                   count_text(x->sizes->ready).text);

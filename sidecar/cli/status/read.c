@@ -61,6 +61,19 @@ static void status_add_preflight(void *self, preflight_level_t kind, const char 
 
 // ---- One primary.
 
+// The dispatcher leaves oversized entries at the head of delayed, so the first job that it should have moved is behind them.
+static outcome_t shard_look_behind_large(const cli_shard_t *shard, status_t *status, sizes_t *sizes) {
+    anomaly_seen_t large;
+    for (size_t i = 0; i < shard->keys->queue_count; i++) {
+        const char *field = status->snapshot.queues[shard->keys->queues[i].number].anomalies[ANOMALY_large_delayed];
+        const call_t call = {.conn = shard->conn, .keys = shard->keys, .queue = i, .error = &status->error};
+        if (!field || sizes[i].delayed <= 0 || !anomaly_read(field, sizes[i].now_ms, &large)) continue;
+        outcome_t outcome = sizes_read_behind(&call, large.number, &sizes[i]);
+        if (outcome != OUTCOME_OK && outcome != OUTCOME_REFUSED) return outcome;
+    }
+    return OUTCOME_OK;
+}
+
 // Only stamps show the oldest job in progress. Does not read more than STAMPS_MAX, which would keep Redis busy.
 static outcome_t shard_count_queues(const cli_shard_t *shard, status_t *status) {
     size_t count = shard->keys->queue_count;
@@ -71,6 +84,7 @@ static outcome_t shard_count_queues(const cli_shard_t *shard, status_t *status) 
     for (size_t i = 0; outcome == OUTCOME_OK && i < count; i++)
         if (sizes[i].in_progress > 0) in_progress += sizes[i].in_progress;
     if (outcome == OUTCOME_OK && in_progress <= STAMPS_MAX) outcome = sizes_read(&call, count, SIZES_STAMPS, sizes);
+    if (outcome == OUTCOME_OK) outcome = shard_look_behind_large(shard, status, sizes);
     for (size_t i = 0; i < count; i++) status->sizes[shard->keys->queues[i].number] = sizes[i];
     free(sizes);
     return outcome;

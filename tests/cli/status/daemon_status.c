@@ -137,6 +137,12 @@ Test(daemon_status, reports_due_jobs_that_wait) {
     answer = ask(config);
     cr_assert(found(&answer, "overdue") && found(&answer, "clock_step"), "%s", answer.run->out);
     cr_assert_gt(number(&answer, "/queues/1/overdue_seconds"), 1e9);
+    redis_ok(s.r, "HSET sidecar:p:meta anomaly:large_delayed %s", "1 1 9000000000000 the one at the head");
+    answer = ask(config);
+    cr_assert(found(&answer, "large_delayed") && !found(&answer, "overdue"), "%s", answer.run->out);
+    redis_ok(s.r, "ZADD p:delayed 2 another");
+    answer = ask(config);
+    cr_assert(found(&answer, "large_delayed") && found(&answer, "overdue"), "%s", answer.run->out);
     free(config);
 }
 

@@ -135,7 +135,10 @@ static void told(world_t *w, const char *name, int number, int64_t valid_ms) {
 }
 static void large_in_progress(world_t *w) { told(w, "large_in_progress", 2, 0); }
 static void large_no_more(world_t *w) { told(w, "large_in_progress", 2, -1); }
-static void large_delayed(world_t *w) { late(w), told(w, "large_delayed", 1, HOUR); }
+static void large_delayed(world_t *w) {
+    late(w), told(w, "large_delayed", 1, HOUR), first_sizes(w)->behind_large_ms = NOW - 15000;
+}
+static void large_alone(world_t *w) { large_delayed(w), first_sizes(w)->behind_large_ms = INT64_MAX; }
 static void large_events(world_t *w) { told(w, "large_events", 1, HOUR); }
 static void large_dead_letters(world_t *w) { told(w, "large_dead_letters", 1, HOUR); }
 static void endless_heartbeats(world_t *w) { told(w, "endless_heartbeats", 1, HOUR); }
@@ -254,6 +257,7 @@ static const struct {
      "2 jobs in progress are larger than max_payload, such as sample of large_in_progress; first seen 60 min ago", "max_payload"},
     {"large no more", large_no_more, NULL, 0, NULL, NULL, NULL},
     {"large in delayed", large_delayed, "large_delayed", STATUS_WARNING, "email", "1 due job is larger", "max_payload"},
+    {"large, alone", large_alone, "large_delayed", STATUS_WARNING, "email", "1 due job is larger", "max_payload"},
     {"large events", large_events, "large_delayed", STATUS_WARNING, "email", "1 event is larger", "max_payload"},
     {"large dead letters", large_dead_letters, "large_dead_letters", STATUS_WARNING, "email", "1 dead letter", "max_payload"},
     {"heartbeats without TTL", endless_heartbeats, "endless_heartbeats", STATUS_WARNING, "email",
