@@ -26,6 +26,7 @@ static const struct {
 typedef struct anomaly {
     int64_t number, since_ms, last_ms;
     mono_t last;  // last_ms by this machine's clock
+    mono_t seen;  // when the number was last above 0
     bool changed; // since told_at
     bool told;    // the field exists, as far as this process wrote it
     mono_t told_at;
@@ -55,12 +56,15 @@ void anomaly_sample(metrics_queue_t *queue, anomaly_kind_t kind, const char *for
 // Call it with the mutex held. Returns whether the anomaly begins.
 static bool anomaly_note(metrics_queue_t *queue, anomaly_kind_t kind, int64_t number, int64_t now_ms) {
     anomaly_t *anomaly = anomaly_of(queue, kind);
-    bool begins = number > 0 && anomaly->number == 0;
+    // A role that has lost its connection or its lock forgets what it saw. The next look sees it again, which is no beginning.
+    bool saw = anomaly->seen.ns && mono_diff(mono_now(), anomaly->seen) <= LOOK_MS * NS_PER_MS;
+    bool begins = number > 0 && anomaly->number == 0 && !saw;
     if (begins) anomaly->since_ms = now_ms;
     anomaly->changed |= number != anomaly->number;
     anomaly->number = number;
     anomaly->last_ms = now_ms;
     anomaly->last = mono_now();
+    if (number > 0) anomaly->seen = anomaly->last;
     return begins;
 }
 

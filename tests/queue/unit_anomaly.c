@@ -49,6 +49,28 @@ Test(unit_anomaly, status_reads_number_age_and_sample) {
     cr_assert_str_eq(seen.sample, "two?lines in email:backup");
 }
 
+/* A reconnect ends a look. The age stays, and the log says it once. */
+Test(unit_anomaly, a_look_that_was_interrupted_goes_on) {
+    enum { MINUTES_MS = 181000 };
+    const char *message = "a heartbeat without a TTL";
+    anomaly_seen_t seen;
+    char field[ANOMALY_TEXT];
+    const char *name;
+    fixture_capture_log();
+    for (int i = 0; i < 3; i++) {
+        anomaly_set(queue, ANOMALY_endless_heartbeats, 1, NOW_MS + i);
+        anomaly_set(queue, ANOMALY_endless_heartbeats, 0, NOW_MS + i);
+    }
+    anomaly_set(queue, ANOMALY_endless_heartbeats, 1, NOW_MS + 3);
+    cr_assert_eq(fixture_log_count(message), 1);
+    cr_assert(anomaly_to_tell(queue, at(0), &name, field) && anomaly_read(field, NOW_MS, &seen));
+    cr_assert_eq(seen.since_ms, NOW_MS);
+    anomaly_set(queue, ANOMALY_endless_heartbeats, 0, NOW_MS + 3);
+    fixture_step_boottime(MINUTES_MS);
+    anomaly_set(queue, ANOMALY_endless_heartbeats, 1, NOW_MS + MINUTES_MS);
+    cr_assert_eq(fixture_log_count(message), 2);
+}
+
 /* A leader that has died tells nothing more. */
 Test(unit_anomaly, a_look_is_told_again_each_minute_and_ends_without_a_leader) {
     anomaly_seen_t seen;
