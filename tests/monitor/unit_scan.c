@@ -309,7 +309,10 @@ Test(unit_scan, a_scan_that_begins_again_counts_no_job_twice) {
     scan.rotation = 0;
     cr_assert(begin_scan(24, 0, 0, false));
     read_in_place(first, 8, 0);
+    scan_pass(&scan)->oversized = scan_pass(&scan)->endless_heartbeats = scan_pass(&scan)->undated = 2;
     read_in_place(moved, 8, 0);
+    const scan_pass_t *pass = scan_pass(&scan);
+    cr_assert(!pass->oversized && !pass->endless_heartbeats && !pass->undated, "the scan meets these jobs once more");
     read_in_place((const int[]){16, 1, 2, 3, 4, 5, 6, 7, 8}, 9, 7);
     cr_assert_eq(scan_pass(&scan)->jobs, 16);
     scan_end(&scan, now());

@@ -75,7 +75,7 @@ static void scan_note_entries(scan_pass_t *pass, const backup_page_t *page) {
 static void scan_read_again(scan_t *scan) {
     scan_pass_t *pass = scan_pass(scan);
     duplicates_begin(&scan->duplicates, (size_t)scan->status.entries);
-    pass->jobs = pass->bytes = 0;
+    pass->jobs = pass->bytes = pass->oversized = pass->endless_heartbeats = pass->undated = 0;
     pass->since = INT64_MAX;
     pass->left = scan->status.entries;
 }
