@@ -93,9 +93,10 @@ static bool dead_letters_looks(const dead_letters_t *dead_letters, const redisRe
     return dead_letters->full_scan || (dead_letters->skip == 0 && reply_int(reply_at(reply, 3)) == 1);
 }
 
-// Appends the records of the entries that have none. Returns the number of records. Looks at the whole list log oversized
-// entries.
-static size_t dead_letters_append_records(dead_letters_t *dead_letters, const side_task_call_t *task, const redisReply *reply) {
+// Appends the records of the entries that have none. Returns the number of records. Looks at the whole list log and count
+// oversized entries.
+static size_t dead_letters_append_records(const dead_letters_t *dead_letters, const side_task_call_t *task,
+                                          const redisReply *reply, int64_t *large) {
     const queue_config_t *queue = call_queue(&task->redis)->config;
     int64_t now_ms = reply_number(reply_at(reply, 1));
     size_t count = 0;
@@ -106,7 +107,7 @@ static size_t dead_letters_append_records(dead_letters_t *dead_letters, const si
             dead_letters_append_record(&task->redis, reply_slice(reply->element[i]), mark, now_ms);
             count++;
         } else if (dead_letters_looks(dead_letters, reply)) {
-            dead_letters->large++;
+            ++*large;
             anomaly_sample(task->metrics, ANOMALY_large_dead_letters, "%" PRId64 " bytes, sha1 %s, in %s", size, mark,
                            queue->dlq);
             log_warn(ROLE, queue->name, "did not record a dead letter that is larger than max_payload", F_STR("list", queue->dlq),
@@ -168,9 +169,10 @@ static void dead_letters_advance(dead_letters_t *dead_letters, side_task_call_t 
     dead_letters->skip = -PAGE;
 }
 
-static void dead_letters_note_large(dead_letters_t *dead_letters, const side_task_call_t *task, const redisReply *reply) {
+static void dead_letters_note_large(const dead_letters_t *dead_letters, const side_task_call_t *task, const redisReply *reply,
+                                    int64_t large) {
     if (dead_letters_looks(dead_letters, reply) && reply_int(reply_at(reply, 3)) == 1)
-        anomaly_set(task->metrics, ANOMALY_large_dead_letters, dead_letters->large, reply_number(reply_at(reply, 1)));
+        anomaly_set(task->metrics, ANOMALY_large_dead_letters, large, reply_number(reply_at(reply, 1)));
 }
 
 static void dead_letters_read_page(dead_letters_t *dead_letters, side_task_call_t *task, const redisReply *reply) {
@@ -180,11 +182,12 @@ static void dead_letters_read_page(dead_letters_t *dead_letters, side_task_call_
         redis_error_set(error, OUTCOME_REFUSED, "dead_letters: unexpected reply");
         return;
     }
-    if (dead_letters->skip == 0) dead_letters->large = 0;
-    size_t count = dead_letters_append_records(dead_letters, task, reply);
-    dead_letters_note_large(dead_letters, task, reply);
-    if (count == 0 || dead_letters_send_records(task, count))
-        dead_letters_advance(dead_letters, task, reply_int(reply_at(reply, 2)), reply_int(reply_at(reply, 3)) == 1, count > 0);
+    int64_t large = dead_letters->skip == 0 ? 0 : dead_letters->large;
+    size_t count = dead_letters_append_records(dead_letters, task, reply, &large);
+    dead_letters_note_large(dead_letters, task, reply, large);
+    if (count > 0 && !dead_letters_send_records(task, count)) return; // this page is read again
+    dead_letters->large = large;
+    dead_letters_advance(dead_letters, task, reply_int(reply_at(reply, 2)), reply_int(reply_at(reply, 3)) == 1, count > 0);
 }
 
 static outcome_t dead_letters_step(void *self, side_task_call_t *task) {

@@ -111,6 +111,21 @@ Test(redis_dead_letters, a_quarter_of_the_stream_is_kept_for_jobs_that_end) {
     cr_assert_eq(reasons(&d, "dead_letter"), recorded);
 }
 
+/* The stream is full, so the page with the letter is read again every 5 s. */
+Test(redis_dead_letters, an_oversized_letter_that_is_read_again_is_one) {
+    open_fights(&d, "group = \"app\"; stream = { max_bytes = \"1MiB\"; }; queues = ( " FIGHTS_QUEUE(
+                        "dlq = \"fights-dlq\"; max_payload = \"64KiB\";") " );");
+    redis_ok(d.f.r, "EVAL %s 0",
+             "for i = 1, 20 do redis.call('RPUSH', 'fights-dlq', i .. string.rep('x', i == 14 and 70000 or 60000)) end");
+    for (int i = 1; i <= 3; i++) {
+        until(&d, fixture_log_count("nearly full") >= i);
+        fixture_step_boottime(5000);
+    }
+    redis_ok(d.f.r, "DEL sidecar:email:failures sidecar:email:meta");
+    until(&d, metric_get(&of(&d)->large) > 0);
+    cr_assert_eq(metric_get(&of(&d)->large), 1);
+}
+
 Test(redis_dead_letters, names_a_list_of_the_wrong_type_and_scans_the_others) {
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "SET fights-dlq text");
