@@ -19,15 +19,21 @@ static int64_t check_heartbeats(const check_subject_t *x, buffer_t *what) {
 
 // ---- Checks of a lock.
 
-// Whether another finding says why no instance can lead or be ready: Redis is gone, takes no writes, or fails the preflight.
+// Whether another finding says why no instance can lead or be ready: Redis is gone, takes no writes, or fails the preflight. For
+// the lock of a queue only the queue's own primary counts.
 static bool checks_explained(const check_subject_t *x) {
     const servers_t *servers = &x->s->servers;
-    size_t refusing = 0;
+    const size_t own = x->queue == CHECK_NO_QUEUE ? SIZE_MAX : x->s->places[x->queue].primary; // SIZE_MAX = all
+    size_t refusing = 0, count = 0;
     if (!x->s->reached) return true;
     for (size_t i = 0; i < x->s->preflight_count; i++)
-        if (x->s->preflight[i].kind == PREFLIGHT_REFUSED) return true;
-    for (size_t i = 0; i < servers->primary_count; i++) refusing += *servers->primaries[i].refuses_writes != 0;
-    return refusing > 0 && refusing == servers->primary_count;
+        if (x->s->preflight[i].kind == PREFLIGHT_REFUSED && (own == SIZE_MAX || own == x->s->preflight[i].primary)) return true;
+    for (size_t i = 0; i < servers->primary_count; i++) {
+        if (own != SIZE_MAX && own != i) continue;
+        count++;
+        refusing += *servers->primaries[i].refuses_writes != 0;
+    }
+    return refusing > 0 && refusing == count;
 }
 
 static int64_t check_no_leader(const check_subject_t *x, buffer_t *what) {

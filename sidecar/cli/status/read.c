@@ -56,7 +56,8 @@ static void status_add_preflight(void *self, preflight_level_t kind, const char 
     const queue_config_t *found = queue ? config_find_queue(status->config, queue) : NULL;
     size_t index = found ? (size_t)(found - status->config->queues) : SIZE_MAX;
     status->preflight = mem_grown(status->preflight, status->preflight_count, sizeof *status->preflight);
-    status->preflight[status->preflight_count++] = (status_preflight_t){.kind = kind, .queue = index, .text = mem_str(text)};
+    status->preflight[status->preflight_count++] =
+        (status_preflight_t){.kind = kind, .queue = index, .primary = status->servers.primary_count - 1, .text = mem_str(text)};
 }
 
 // ---- One primary.

@@ -46,8 +46,9 @@ typedef struct status_place {
 // One result of a preflight that only reads.
 typedef struct status_preflight {
     preflight_level_t kind;
-    size_t queue; // index; SIZE_MAX = the server
-    char *text;   // owned
+    size_t queue;   // index; SIZE_MAX = the server
+    size_t primary; // index in the primaries
+    char *text;     // owned
 } status_preflight_t;
 
 // The audit log at audit.path of this machine.

@@ -109,6 +109,33 @@ Test(unit_status_servers, with_a_lock_for_each_queue_a_free_lock_names_its_queue
     cr_assert_not_null(strstr(found.items[0].what, "sidecar:d:lock"));
 }
 
+static bool finds_a_free_lock(const world_t *world) {
+    bool found = false;
+    scoped(status_findings_free) status_findings_t all = status_diagnose(&world->s, NULL);
+    for (size_t i = 0; i < all.count; i++) found |= strcmp(all.items[i].code, "no_leader") == 0;
+    return found;
+}
+
+/* In a Cluster each lock is at the primary of its queue. */
+Test(unit_status_servers, a_primary_that_cannot_lead_hides_no_free_lock_of_another) {
+    static primary_view_t primaries[2] = {{.address = "10.0.0.1:6379", .eviction = "noeviction"},
+                                          {.address = "10.0.0.2:6379", .eviction = "noeviction"}};
+    static status_preflight_t refused = {.kind = PREFLIGHT_REFUSED, .queue = SIZE_MAX, .primary = 0, .text = "no"};
+    w = well("lock = { scope = \"queue\"; };" QUEUES);
+    w.s.servers = (servers_t){.primaries = primaries, .primary_count = 2};
+    w.s.snapshot.locks[3] = (snapshot_lock_t){.pttl_ms = -2};
+    for (size_t primary = 0; primary < 2; primary++) {
+        w.s.places[3].primary = primary;
+        w.s.preflight = &refused, w.s.preflight_count = 1;
+        cr_expect_eq(finds_a_free_lock(&w), primary == 1, "it fails the preflight");
+        w.s.preflight = NULL, w.s.preflight_count = 0;
+        snprintf(primaries[0].refuses_writes, sizeof primaries[0].refuses_writes, "MISCONF");
+        cr_expect_eq(finds_a_free_lock(&w), primary == 1, "it takes no writes");
+        *primaries[0].refuses_writes = '\0';
+        cr_expect(finds_a_free_lock(&w));
+    }
+}
+
 Test(unit_status_servers, many_queues_with_one_trouble_share_a_finding_worst_first) {
     w = well(QUEUES);
     for (size_t i = 0; i < 3; i++) w.s.sizes[i].next_due_ms = NOW - 60000 - (int64_t)i;
