@@ -100,7 +100,6 @@ void bull_messages_take_expected(bull_messages_t *messages, slice_t id) {
 
 static void sharing_update(bull_sharing_t *sharing, const side_task_call_t *step, const char *why) {
     const char *queue = call_queue(&step->redis)->config->name;
-    if (*why) sharing->until = mono_add(step->now, SHARING_S * NS_PER_S);
     if (!*why && !mono_reached(sharing->until, step->now)) return;
     condition_change_t change = condition_update_reason(&sharing->why, why);
     if (change == CONDITION_BEGAN)
@@ -125,6 +124,7 @@ outcome_t bull_sharing_look(bull_sharing_t *sharing, const side_task_call_t *ste
     else if (found.database >= 0)
         snprintf(why, sizeof why, "database %" PRId64 " holds a Bull queue of this name, and messages tell no database",
                  found.database);
+    if (outcome == OUTCOME_OK && found.database >= 0) sharing->until = mono_add(step->now, SHARING_S * NS_PER_S);
     *call->error = (redis_error_t){0};
     sharing_update(sharing, step, why);
     return OUTCOME_OK;

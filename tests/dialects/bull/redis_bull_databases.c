@@ -60,6 +60,12 @@ Test(redis_bull_databases, a_refused_look_at_other_databases_stops_nothing) {
     read_failures(&setup);
     expect_jobs(&setup, "6 8");
     cr_expect_eq(fixture_log_count(UNRECORDED), 1, "%s", fixture_log());
+    redis_ok(setup.f.r, "ACL SETUSER default +select +info"); /* no other database had the queue */
+    forget_state(&setup);
+    read_failures(&setup);
+    receive_message(&setup, "9", "boom");
+    read_failures(&setup);
+    expect_jobs(&setup, "6 8 9");
 }
 
 /* A look ends after 64 databases, and the next one may hold the queue. */
