@@ -4,7 +4,10 @@
 
 // Hash: queue -> "<lock> <pattern>", for all groups of the database. A queue that leaves every config stays in it.
 #define HEARTBEATS_TOLD "sidecar:heartbeats"
-enum { CONFIRM_MAX = 64 }; // queues whose leader is looked for
+enum {
+    TOLD_PAGES = 20,  // most reads of some 5,000 fields: of more than 100,000 queues some are not looked at
+    CONFIRM_MAX = 64, // queues whose leader is looked for
+};
 
 // As in Java's String.trim(), every byte up to the space counts as white space.
 static bool heartbeat_is_blank(const char *text, size_t len) {
@@ -124,21 +127,31 @@ static bool heartbeats_are_in_use(conn_t *conn, const heartbeat_overlap_t *overl
     return used;
 }
 
+// Looks at the fields of one read. *confirmed: queues whose leader was looked for, in all reads.
+static bool heartbeats_find_in(conn_t *conn, const keyspace_t *keys, const redisReply *fields, size_t *confirmed,
+                               heartbeat_overlap_t *out, redis_error_t *error) {
+    for (size_t i = 0; reply_at(fields, i + 1) && *confirmed < CONFIRM_MAX; i += 2) {
+        if (!heartbeats_read_told(keys, reply_text(reply_at(fields, i)), reply_text(reply_at(fields, i + 1)), out)) continue;
+        ++*confirmed;
+        if (heartbeats_are_in_use(conn, out, error)) return true;
+    }
+    return false;
+}
+
 outcome_t heartbeats_find_overlap(conn_t *conn, const keyspace_t *keys, bool *found, heartbeat_overlap_t *out,
                                   redis_error_t *error) {
-    redis_error_t refusal;
+    char cursor[24] = "0";
+    size_t confirmed = 0;
     *error = (redis_error_t){0};
     *found = false;
     if (!heartbeats_are_told(keys)) return OUTCOME_OK;
-    request_append(conn, "HSCAN", HEARTBEATS_TOLD, "0", "COUNT", "5000");
-    redisReply *reply = conn_read_or_refusal(conn, &refusal, error);
-    const redisReply *fields = reply_at(reply, 1);
-    size_t confirmed = 0;
-    for (size_t i = 0; reply_at(fields, i + 1) && confirmed < CONFIRM_MAX && !*found; i += 2) {
-        if (!heartbeats_read_told(keys, reply_text(reply_at(fields, i)), reply_text(reply_at(fields, i + 1)), out)) continue;
-        confirmed++;
-        *found = heartbeats_are_in_use(conn, out, error);
+    for (int page = 0; page < TOLD_PAGES && !*found && (page == 0 || strcmp(cursor, "0") != 0); page++) {
+        redis_error_t refusal;
+        request_append(conn, "HSCAN", HEARTBEATS_TOLD, cursor, "COUNT", "5000");
+        redisReply *reply = conn_read_or_refusal(conn, &refusal, error);
+        snprintf(cursor, sizeof cursor, "%s", reply ? reply_text(reply_at(reply, 0)) : "0");
+        *found = heartbeats_find_in(conn, keys, reply_at(reply, 1), &confirmed, out, error);
+        conn_reply_free(reply);
     }
-    conn_reply_free(reply);
     return error->outcome;
 }

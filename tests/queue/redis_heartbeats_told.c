@@ -65,6 +65,17 @@ Test(redis_heartbeats_told, others_are_found_among_many) {
     cr_assert_str_eq(overlap(), "email orders shop *_alive");
 }
 
+/* No config has most of them any more. HSCAN gives some 5,000 at once. */
+Test(redis_heartbeats_told, others_are_found_behind_the_first_page) {
+    redis_ok(f.r, "EVAL %s 1 sidecar:heartbeats",
+             "for i = 1, 12000 do redis.call('HSET', KEYS[1], 'q' .. i, 'shop q' .. i .. ':*') end");
+    char *last = redis_str(f.r, "EVAL %s 1 sidecar:heartbeats",
+                           "local cursor, all = '0', '' repeat local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 5000) "
+                           "cursor, all = page[1], page[2][1] or all until cursor == '0' return all");
+    others(last, "*_alive");
+    cr_assert_str_eq(overlap(), kept_printf("email %s shop *_alive", last));
+}
+
 Test(redis_heartbeats_told, foreign_texts_and_keys_of_a_wrong_type_harm_nothing) {
     static const char *const texts[] = {"", " ", "shop", "shop ", " *_alive", "shop off", "*_alive"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
