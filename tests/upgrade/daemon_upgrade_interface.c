@@ -241,7 +241,8 @@ Test(daemon_upgrade, tables_of_config_keys_and_metrics_stay) {
 
 /* Keys and words that 0.1.0 lacks. */
 #define WITHOUT_NEW_KEYS                                                                                                         \
-    "sed -E '/^ *(mode|nodes|sentinels|master|sentinel_[a-z_]*|addresses|tls|tls_[a-z_]*|blind_poll|slice|rotation) *=/d; "      \
+    "sed -E '/^ *(mode|nodes|sentinels|master|sentinel_[a-z_]*|addresses|tls|tls_[a-z_]*|blind_poll|slice|rotation|ephemeral) "  \
+    "*=/d; "                                                                                                                     \
     "s/scope = \"auto\"/scope = \"group\"/'"
 
 /* `check` prints a config with every value; the other program must accept it, but for new keys. */
