@@ -139,6 +139,8 @@ static void settles_note_settled(const apply_t *apply, const candidate_t *candid
     else
         metric_add(&metrics->retried, 1);
     workers_forget(&apply->scan->workers, &candidate->entry->digest);
+    // In place the scan meets jobs that workers take meanwhile. A rotation ends before them.
+    if (!ends && settles_in_place(apply)) duplicates_retried(&apply->scan->duplicates, &candidate->entry->digest);
     if (!candidate->report) metrics_stall(metrics, settles_cause(candidate));
     if (!ends && settles_due_to_end(apply, candidate)) {
         anomaly_sample(metrics, ANOMALY_endless_retries, "job %s", candidate->job.id);

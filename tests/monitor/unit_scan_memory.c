@@ -60,6 +60,34 @@ Test(unit_scan_memory, a_job_counted_once_and_then_twice_is_a_duplicate) {
     cr_assert(note_duplicate(1), "the scan before saw it twice");
 }
 
+/* A worker that fails at once takes the retried job again while the scan goes on. */
+Test(unit_scan_memory, a_job_that_comes_back_during_each_scan_is_no_duplicate) {
+    digest_t digest = job(1);
+    for (int i = 0; i < 4; i++) {
+        cr_assert(begin_scan(3, 0, 0, false));
+        cr_assert_not(note_duplicate(1), "scan %d", i);
+        duplicates_retried(&scan.duplicates, &digest);
+        cr_assert_not(note_duplicate(1), "scan %d", i);
+        scan_end(&scan, now());
+    }
+    SCAN_JOBS(1);
+    cr_assert(begin_scan(3, 0, 0, false));
+    cr_assert_not(note_duplicate(1));
+    cr_assert_not(duplicates_uncounted(&scan.duplicates, &digest), "a scan has counted one");
+}
+
+Test(unit_scan_memory, a_duplicate_that_is_retried_in_each_scan_stays_known) {
+    digest_t digest = job(1);
+    SCAN_JOBS(1, 1);
+    SCAN_JOBS(1, 1);
+    for (int i = 0; i < 3; i++) {
+        cr_assert(begin_scan(3, 0, 0, false));
+        cr_assert(note_duplicate(1), "scan %d", i);
+        duplicates_retried(&scan.duplicates, &digest);
+        scan_end(&scan, now());
+    }
+}
+
 Test(unit_scan_memory, a_stopped_scan_that_saw_a_job_twice_ends_none_of_its_copies) {
     fixture_capture_log();
     digest_t digest = job(1);

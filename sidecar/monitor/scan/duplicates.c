@@ -2,15 +2,18 @@
 
 enum { REPEATED_MAX = 200000 }; // digests of this and the last scan
 
-// The value in `repeated`: how often this scan has seen the digest, or NEW; plus CONFIRMED or SINGLE.
+// The value in `repeated`: how often this scan has seen the digest, or NEW; plus CONFIRMED or SINGLE, and RETRIED.
 enum {
     NEW = -1,            // added during this scan, so this scan has not counted every entry
     CONFIRMED = 1 << 30, // added to the number: the last complete scan saw the digest more than once
     SINGLE = 1 << 29,    // added to the number: the last complete scan saw it once, so the filter was wrong
+    RETRIED = 1 << 28,   // added to the number: the job has left the list during this scan, and may have come back
 };
 
-static int64_t duplicates_count(int64_t value) { return value & ~(CONFIRMED | SINGLE); }
-static bool duplicates_is_repeated(int64_t value) { return value != NEW && (value & CONFIRMED || duplicates_count(value) > 1); }
+static int64_t duplicates_count(int64_t value) { return value & ~(CONFIRMED | SINGLE | RETRIED); }
+static bool duplicates_is_repeated(int64_t value) {
+    return value != NEW && (value & CONFIRMED || (duplicates_count(value) > 1 && !(value & RETRIED)));
+}
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries) {
     keyfilter_begin(&duplicates->seen[0], entries);
@@ -43,13 +46,23 @@ void duplicates_found(duplicates_t *duplicates, const digest_t *digest) {
     if (duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = CONFIRMED | 2;
 }
 
-// Keeps new digests, which the next scan counts, and digests that this scan has counted. Most scans meet the jobs in the same
-// order, so the filter is wrong about the same jobs again.
+void duplicates_retried(duplicates_t *duplicates, const digest_t *digest) {
+    int64_t *entry = keymap_find(&duplicates->repeated, digest->bytes);
+    if (entry && *entry != NEW) *entry |= RETRIED;
+}
+
+// Keeps new digests, which the next scan counts, and digests that this scan has counted. Of a retried job the number says
+// nothing, so what was known of it stays. Most scans meet the jobs in the same order, so the filter is wrong about the same jobs
+// again.
 static bool duplicates_keep(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
     (void)self;
     (void)key;
     bool is_new = *value == NEW;
     int64_t count = is_new ? 0 : duplicates_count(*value);
+    if (!is_new && *value & RETRIED) {
+        *value &= CONFIRMED | SINGLE;
+        return true;
+    }
     *value = count > 1 ? CONFIRMED : count == 1 ? SINGLE : 0;
     return is_new || *value;
 }

@@ -20,6 +20,8 @@ bool duplicates_known(const duplicates_t *duplicates, const digest_t *digest);
 bool duplicates_uncounted(const duplicates_t *duplicates, const digest_t *digest);
 // A settle outside of a scan has found another entry of the same bytes: the next scan begins with this knowledge.
 void duplicates_found(duplicates_t *duplicates, const digest_t *digest);
+// A retry has removed the job from the list. A worker may take it again, and the scan may meet it again.
+void duplicates_retried(duplicates_t *duplicates, const digest_t *digest);
 void duplicates_end(duplicates_t *duplicates); // the scan is complete
 
 // Whether this scan has seen the job. A Bloom filter answers: true may be wrong, false is right. `self` is a duplicates_t.
