@@ -65,7 +65,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
                                  .now = apply->scan->clock.now,
                                  .began = apply->scan->status.now,
                                  .certain_at = apply->scan->clock.certain_at,
-                                 .has_duplicates = scan_note_job(apply->scan, &entry->digest)};
+                                 .has_duplicates = scan_note_job(apply->scan, entry)};
     scan_note_since(apply->scan, stamp->seen);
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
     if (apply->scan->ops->of_worker) observation.silence_ms = apply->scan->interval_ms;
@@ -211,7 +211,7 @@ size_t apply_classify(const apply_t *apply, const backup_page_t *page, const sta
         if (entry->kind != ENTRY_JOB) continue;
         if ((int64_t)entry->bytes.len > apply_policy(apply)->max_payload) {
             apply_note_oversized(apply, entry);
-            scan_note_job(apply->scan, &entry->digest); // the report of the job is not an orphan
+            scan_note_job(apply->scan, entry); // the report of the job is not an orphan
             continue;
         }
         if (apply_classify_entry(apply, entry, &stamps[i], &raws[i], &candidates[count])) count++;

@@ -119,6 +119,7 @@ void backup_rotate_append(const call_t *call, size_t count, bool wait) {
 
 outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page) {
     redis_error_t *error = call->error;
+    bool behind = false; // workers finish jobs while the page is under way: then the marker comes early
     *error = (redis_error_t){0};
     for (size_t i = 0; i < count && error->outcome != OUTCOME_DISCONNECTED; i++) {
         conn_expect_job(call->conn);
@@ -126,6 +127,9 @@ outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t
         if (reply && reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
             backup_add_entry(page, status, reply);
+            entry_t *last = &page->entries[page->count - 1];
+            last->behind = behind;
+            behind = behind || last->kind == ENTRY_MARKER;
             if (!backup_keeps_last(status, page)) freeReplyObject(page->replies[--page->reply_count]);
         } else if (reply) {
             page->ended = true;

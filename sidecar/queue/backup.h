@@ -55,6 +55,7 @@ typedef struct entry {
     slice_t bytes; // owned by the page; data NULL = memory had no room: only length and digest are known
     entry_kind_t kind;
     digest_t digest; // the digest of a job
+    bool behind;     // read behind the marker of a rotation: a job that came meanwhile, or one that this scan has met
     // Set if each worker has a list of its own; otherwise NULL. Borrowed from the state of scan_ops.open until the next
     // scan_ops.status_read.
     const char *from;  // the list that holds the entry

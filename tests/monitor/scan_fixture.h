@@ -71,7 +71,7 @@ static inline void scan_jobs(const int *jobs, size_t count) {
     cr_assert(begin_scan((int64_t)count + 1, 0, 0, false));
     for (size_t i = 0; i < count; i++) {
         digest_t digest = job(jobs[i]);
-        scan_note_job(&scan, &digest);
+        scan_note_job(&scan, &(entry_t){.digest = digest});
     }
     now_ms++;
     scan.clock.now = REDIS_NOW + now_ms;

@@ -31,7 +31,7 @@ Test(unit_scan, begins_at_once_and_then_every_interval) {
 static void finish(verdict_t verdict) {
     cr_assert(begin_scan(2, 0, 0, false));
     digest_t digest = job(1);
-    scan_note_job(&scan, &digest);
+    scan_note_job(&scan, &(entry_t){.digest = digest});
     scan_note_verdict(&scan, &verdict);
     scan_end(&scan, now());
 }
@@ -72,7 +72,7 @@ Test(unit_scan, a_heartbeat_is_missing_only_after_a_complete_scan_and_an_interva
 Test(unit_scan, pauses_as_long_as_a_scan_took) {
     cr_assert(begin_scan(2, 0, 0, false));
     digest_t digest = job(1);
-    scan_note_job(&scan, &digest);
+    scan_note_job(&scan, &(entry_t){.digest = digest});
     scan_note_verdict(&scan, &(verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 1});
     now_ms += 3000;
     scan_end(&scan, now());
@@ -85,7 +85,7 @@ Test(unit_scan, pauses_as_long_as_a_scan_took) {
 Test(unit_scan, a_rescan_begins_soon) {
     cr_assert(begin_scan(2, 0, 0, false));
     digest_t digest = job(1);
-    scan_note_job(&scan, &digest);
+    scan_note_job(&scan, &(entry_t){.digest = digest});
     scan.timer.rescan = true;
     scan_end(&scan, now());
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS);
@@ -189,7 +189,7 @@ Test(unit_scan, a_report_during_a_scan_starts_another_scan) {
     cr_assert_eq(scan_next(&scan).ns, 0);
     scan_changed(&scan, true, now());
     digest_t digest = job(1);
-    scan_note_job(&scan, &digest);
+    scan_note_job(&scan, &(entry_t){.digest = digest});
     scan_end(&scan, now());
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS, "a report during a scan must begin another scan soon");
 }
@@ -300,7 +300,7 @@ static void read_in_place(const int *jobs, size_t count, size_t skip) {
         p.entries[i] = (entry_t){.kind = ENTRY_JOB, .digest = job(jobs[i]), .bytes.len = job_bytes};
     scan_requested(&scan, count);
     scan_read_page(&scan, &p, count, skip);
-    for (size_t i = 0; i < p.count; i++) scan_note_job(&scan, &p.entries[i].digest);
+    for (size_t i = 0; i < p.count; i++) scan_note_job(&scan, &p.entries[i]);
 }
 
 /* All jobs that the scan has met were moved away from their places, and it meets them again. */
@@ -348,7 +348,7 @@ Test(unit_scan, a_list_of_large_jobs_is_rotated_at_any_length) {
         for (size_t i = 0; i < 2; i++) p.entries[i] = (entry_t){.bytes.len = p.bytes / 2, .digest = job((int)i)};
         scan_requested(&scan, 2);
         scan_read_page(&scan, &p, 2, 0);
-        for (size_t i = 0; i < 2; i++) scan_note_job(&scan, &p.entries[i].digest);
+        for (size_t i = 0; i < 2; i++) scan_note_job(&scan, &p.entries[i]);
         scan_end(&scan, now());
         cr_assert(begin_scan(2 * ROTATION, 0, 0, false));
         cr_assert_eq(scan_pass(&scan)->in_place, !large);

@@ -6,7 +6,7 @@ TestSuite(unit_scan_memory, .init = begin, .fini = end);
 
 static bool note_duplicate(int number) {
     digest_t digest = job(number);
-    return scan_note_job(&scan, &digest);
+    return scan_note_job(&scan, &(entry_t){.digest = digest});
 }
 
 Test(unit_scan_memory, duplicates_are_known_in_the_second_scan) {
@@ -74,6 +74,21 @@ Test(unit_scan_memory, a_job_that_comes_back_during_each_scan_is_no_duplicate) {
     cr_assert(begin_scan(3, 0, 0, false));
     cr_assert_not(note_duplicate(1));
     cr_assert_not(duplicates_uncounted(&scan.duplicates, &digest), "a scan has counted one");
+}
+
+/* Behind the marker a rotation meets the same jobs once more. */
+Test(unit_scan_memory, a_job_behind_the_marker_is_no_duplicate) {
+    const entry_t behind = {.digest = job(1), .behind = true};
+    for (int i = 0; i < 3; i++) {
+        cr_assert(begin_scan(3, 0, 0, false));
+        cr_assert_not(note_duplicate(1), "scan %d", i);
+        cr_assert_not(scan_note_job(&scan, &behind), "scan %d", i);
+        scan_end(&scan, now());
+    }
+    SCAN_JOBS(1, 1);
+    SCAN_JOBS(1, 1);
+    cr_assert(begin_scan(3, 0, 0, false));
+    cr_assert(scan_note_job(&scan, &behind), "two scans have counted two");
 }
 
 Test(unit_scan_memory, a_duplicate_that_is_retried_in_each_scan_stays_known) {
@@ -160,7 +175,7 @@ static void report_scan(const char *const *reports, const char *const *jobs) {
     report_table_keep_listed(&scan.reports);
     for (; jobs && *jobs; jobs++) {
         digest_t digest = digest_of(*jobs, strlen(*jobs));
-        scan_note_job(&scan, &digest);
+        scan_note_job(&scan, &(entry_t){.digest = digest});
     }
     scan_end(&scan, now());
 }

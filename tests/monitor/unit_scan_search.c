@@ -57,27 +57,27 @@ Test(unit_scan_search, the_end_of_the_list_ends_a_search) {
 Test(unit_scan_search, counts_no_job) {
     digest_t one = job(1);
     begin_search();
-    for (int i = 0; i < 3; i++) cr_assert_not(scan_note_job(&scan, &one));
+    for (int i = 0; i < 3; i++) cr_assert_not(scan_note_job(&scan, &(entry_t){.digest = one}));
     scan_search_end(&scan, now());
     cr_assert_eq(metric_get(&metrics.passes), 1);
     cr_assert_eq(metric_get(&metrics.in_progress), 3);
     now_ms += INTERVAL;
     cr_assert(begin_scan(3, 0, 0, false));
-    cr_assert_not(scan_note_job(&scan, &one), "a job of a search is no duplicate in a scan");
+    cr_assert_not(scan_note_job(&scan, &(entry_t){.digest = one}), "a job of a search is no duplicate in a scan");
 }
 
 Test(unit_scan_search, knows_the_duplicates_of_scans) {
     digest_t one = job(1), two = job(2);
     for (int i = 0; i < 3; i++) SCAN_JOBS(1, 1, 2);
     begin_search(); /* a further scan, without duplicates, forgets them */
-    cr_assert_not(scan_note_job(&scan, &one));
+    cr_assert_not(scan_note_job(&scan, &(entry_t){.digest = one}));
     scan_reset(&scan);
     for (int i = 0; i < 3; i++) SCAN_JOBS(1, 1, 2);
     scan_enter(&scan, SCAN_SEARCH);
-    cr_assert(scan_note_job(&scan, &one));
-    cr_assert_not(scan_note_job(&scan, &two));
+    cr_assert(scan_note_job(&scan, &(entry_t){.digest = one}));
+    cr_assert_not(scan_note_job(&scan, &(entry_t){.digest = two}));
     duplicates_found(&scan.duplicates, &two);
-    cr_assert(scan_note_job(&scan, &two), "the settle has found another one");
+    cr_assert(scan_note_job(&scan, &(entry_t){.digest = two}), "the settle has found another one");
 }
 
 Test(unit_scan_search, a_job_that_was_not_found_needs_a_scan) {
@@ -119,7 +119,7 @@ Test(unit_scan_search, a_job_that_a_scan_has_met_needs_no_further_scan) {
     cr_assert(begin_scan(LONG, LONG, 1, false));
     list_report(1);
     report_table_keep_listed(&scan.reports);
-    scan_note_job(&scan, &one);
+    scan_note_job(&scan, &(entry_t){.digest = one});
     scan_end(&scan, now());
     cr_assert(found(1)->met && found(1)->searched);
     cr_assert_eq(next_ms(), INTERVAL);

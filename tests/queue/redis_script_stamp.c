@@ -192,10 +192,11 @@ Test(redis_script_push_marker, a_pushed_sentinel_is_recognized) {
         backup_status_append(&call, rotation, NULL, false);
         cr_assert_eq(backup_status_read(&call, rotation, false, &status), OUTCOME_OK);
         static backup_page_t page;
-        backup_rotate_append(&call, 2, true);
-        cr_assert_eq(backup_rotate_read(&call, &status, 2, &page), OUTCOME_OK);
-        cr_assert(page.count == 2 && page.jobs == 1 && page.entries[1].kind == ENTRY_MARKER, "row %zu: %s", i,
+        backup_rotate_append(&call, 3, true);
+        cr_assert_eq(backup_rotate_read(&call, &status, 3, &page), OUTCOME_OK);
+        cr_assert(page.count == 3 && page.jobs == 2 && page.entries[1].kind == ENTRY_MARKER, "row %zu: %s", i,
                   page.entries[1].bytes.data);
+        cr_assert(!page.entries[0].behind && page.entries[2].behind, "the same job is read again behind the marker");
         backup_page_clear(&page);
         buffer_free(&status.marker);
     }

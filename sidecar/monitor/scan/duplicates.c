@@ -32,6 +32,11 @@ bool duplicates_add(duplicates_t *duplicates, const digest_t *digest) {
     return false;
 }
 
+bool duplicates_add_again(duplicates_t *duplicates, const digest_t *digest) {
+    keyfilter_add(&duplicates->seen[0], digest->bytes);
+    return duplicates_known(duplicates, digest);
+}
+
 bool duplicates_known(const duplicates_t *duplicates, const digest_t *digest) {
     const int64_t *entry = keymap_find(&duplicates->repeated, digest->bytes);
     return entry && duplicates_is_repeated(*entry);

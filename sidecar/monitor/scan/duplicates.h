@@ -14,6 +14,8 @@ typedef struct duplicates {
 void duplicates_begin(duplicates_t *duplicates, size_t entries);
 // Counts one job of the scan. True: another entry probably has the same bytes.
 bool duplicates_add(duplicates_t *duplicates, const digest_t *digest);
+// The same for a job that this scan may have met: it is not counted.
+bool duplicates_add_again(duplicates_t *duplicates, const digest_t *digest);
 // Whether complete scans know that another entry has the same bytes. Counts nothing.
 bool duplicates_known(const duplicates_t *duplicates, const digest_t *digest);
 // Whether the digest may be repeated, but no complete scan has counted it yet.

@@ -106,11 +106,12 @@ bool scan_note_repeats(scan_t *scan) {
     return scan->timer.short_scans > 1; // workers may have finished half of the jobs during one scan
 }
 
-bool scan_note_job(scan_t *scan, const digest_t *digest) {
+bool scan_note_job(scan_t *scan, const entry_t *entry) {
+    const digest_t *digest = &entry->digest;
     if (scan->state == SCAN_SEARCH) return duplicates_known(&scan->duplicates, digest);
     scan_pass(scan)->jobs++;
     report_table_note_seen(&scan->reports, digest);
-    return duplicates_add(&scan->duplicates, digest);
+    return entry->behind ? duplicates_add_again(&scan->duplicates, digest) : duplicates_add(&scan->duplicates, digest);
 }
 
 void scan_note_since(scan_t *scan, int64_t since) {

@@ -231,7 +231,7 @@ void scan_search_found(scan_t *scan, const report_end_t *end, size_t found, size
 void scan_search_end(scan_t *scan, mono_t now);
 
 // Counts one job; a search counts nothing. True: another entry probably has the same bytes.
-bool scan_note_job(scan_t *scan, const digest_t *digest);
+bool scan_note_job(scan_t *scan, const entry_t *entry);
 // Stores the start time of the job that was counted last, in ms by Redis's clock; 0 = now.
 void scan_note_since(scan_t *scan, int64_t since);
 void scan_note_date(scan_t *scan, bool undated);
