@@ -208,6 +208,8 @@ Test(daemon_sentinel, commands_ask_the_sentinels) {
 Test(daemon_sentinel, failover_after_a_reload_with_host_names) {
     flow_t *f = flow_begin(&(sentinels_options_t){.hostnames = true}, "");
     for (int i = 0; i < FLOW_SIDECARS; i++) {
+        if (!flow_until(f, daemon_log_count(f->sidecars[i], "queue-sidecar starts") == 1, SOON_MS))
+            flow_fail(f, "has not read its config yet");
         char *text = temp_read(daemon_config_path(f->sidecars[i]));
         daemon_write_config(f->sidecars[i], "%s\nmonitor = { scan_interval = \"2s\"; };\n", text);
         daemon_signal(f->sidecars[i], SIGHUP);
