@@ -92,6 +92,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     scan_note_verdict(apply->scan, &found);
     if (found.kind == VERDICT_LEAVE) return false;
     out->known = known;
+    out->removed = false;
     out->entry = entry;
     out->raw = raw;
     out->report = report;

@@ -30,6 +30,7 @@ typedef struct candidate {
     const worker_report_t *report; // borrowed from the report table
     bool known;                    // `job` is filled
     job_t job;
+    bool removed;    // a settle has removed the job from the list
     char *heartbeat; // owned; NULL = none
     settle_where_t where;
     settle_ask_t ask;

@@ -138,7 +138,6 @@ static void settles_note_settled(const apply_t *apply, const candidate_t *candid
         metrics_end(metrics, candidate->verdict.reason, 1);
     else
         metric_add(&metrics->retried, 1);
-    workers_forget(&apply->scan->workers, &candidate->entry->digest);
     // In place the scan meets jobs that workers take meanwhile. A rotation ends before them.
     if (!ends && settles_in_place(apply)) duplicates_retried(&apply->scan->duplicates, &candidate->entry->digest);
     if (!candidate->report) metrics_stall(metrics, settles_cause(candidate));
@@ -291,7 +290,8 @@ static void settles_note_all(const apply_t *apply, batch_t *batch) {
         candidate_t *candidate = batch->candidates[i];
         if (batch->answered) {
             failpoint("settle_answered");
-            if (settles_removed(batch->settled[i]) && settles_in_place(apply))
+            candidate->removed = settles_removed(batch->settled[i]);
+            if (candidate->removed && settles_in_place(apply))
                 place_settled(&scan_pass(apply->scan)->place, &candidate->entry->digest, removed++ < batch->reply.replaced);
             settles_note_fn *note = SETTLES_NOTES[batch->settled[i]];
             if (note) note(apply, candidate);
@@ -319,6 +319,8 @@ outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t cou
         first = next;
     }
     first->answered = false;
-    settles_note_all(apply, first); // not sent after an error
+    settles_note_all(apply, first);    // not sent after an error
+    for (size_t i = 0; i < count; i++) // not earlier: the request for an equal job, prepared meanwhile, borrows the name
+        if (candidates[i].removed) workers_forget(&apply->scan->workers, &candidates[i].entry->digest);
     return error->outcome;
 }

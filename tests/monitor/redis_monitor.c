@@ -284,6 +284,17 @@ Test(redis_monitor, duplicates_are_retried_and_not_ended) {
     expect_reason(&d, "failed", "retries_exhausted 3 -");
 }
 
+/* More equal jobs than the first request has, of a worker whose name is known: under a sanitizer this shows who owns the name. */
+Test(redis_monitor, equal_jobs_of_a_known_worker_fill_several_requests) {
+    open_setup(&d, (fixture_options_t){.config = BEATING});
+    redis_ok(d.f.r, "SET 7_alive a-worker-with-a-rather-long-name");
+    for (int i = 0; i < 60; i++) work_on(&d, JOB);
+    overdue(&d);
+    redis_ok(d.f.r, "DEL 7_alive");
+    until(&d, waiting(&d, JOB) > 0);
+    expect_worker("retried", "a-worker-with-a-rather-long-name");
+}
+
 Test(redis_monitor, end_duplicates_ends_duplicates) {
     open_setup(&d, (fixture_options_t){.config = ALONE("end_duplicates = true; retry_times = 0;")});
     for (int i = 0; i < 3; i++) work_on(&d, "same");
