@@ -240,7 +240,7 @@ static void app_abandon(app_t *app) {
 }
 
 // All threads block signals and the main thread reads them, so no handler runs. *ends: the signals that end the process.
-static bool app_block_signals(app_t *app, sigset_t *ends) {
+static sigset_t app_block_signals(sigset_t *ends) {
     sigemptyset(ends);
     sigaddset(ends, SIGTERM);
     sigaddset(ends, SIGINT);
@@ -248,6 +248,16 @@ static bool app_block_signals(app_t *app, sigset_t *ends) {
     sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    return signals;
+}
+
+void app_hold_signals(void) {
+    sigset_t ends;
+    app_block_signals(&ends);
+}
+
+static bool app_open_signals(app_t *app, sigset_t *ends) {
+    sigset_t signals = app_block_signals(ends);
     app->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     return app->signal_fd >= 0;
 }
@@ -275,7 +285,7 @@ int app_run(config_t *config) {
     app.health = health_new(app.metrics, config->group);
     app_take_effect(&app, config);
     app.told_fd = wakeup_new();
-    bool ready = app_block_signals(&app, &ends) && app.told_fd >= 0;
+    bool ready = app_open_signals(&app, &ends) && app.told_fd >= 0;
     sd_notify_begin(&app.notify);
     app.roles = role_set_new(config, app.metrics, app.told_fd);
     if (!app.roles || !ready) {

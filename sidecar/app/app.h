@@ -9,6 +9,10 @@
 // logs the counters.
 int app_run(config_t *config);
 
+// From now on the signals that app_run takes wait for it. Otherwise SIGTERM at the start would end the process without an exit
+// code, or, as process 1 of a container, be lost.
+void app_hold_signals(void);
+
 // Warns when the cgroup's `limit` (bytes) is too small for the largest job that the configuration allows. The kernel would kill
 // the process for such a job, and again after each restart.
 void app_log_memory(const config_t *config, int64_t limit);

@@ -29,6 +29,7 @@ static int run_refuse(const config_t *config, buffer_t *messages) {
 
 static int run_command(const cli_args_t *args) {
     buffer_t messages = {0}, faults = {0};
+    app_hold_signals();
     config_t *config = config_load(args->config, dialect_settings, &messages);
     config_t *refused = config ? NULL : config_load_refused(args->config, dialect_settings);
     int status = CLI_OK;
