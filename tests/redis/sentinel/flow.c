@@ -232,16 +232,16 @@ void flow_end(flow_t *f) {
     free(f);
 }
 
-/* Adds jobs to a server that is no primary any more. */
-static void traps_add(flow_t *f, int server) {
-    scoped(redis_drop) redis_t *r = redis_open(f->s->servers[server]);
-    for (int i = 0; i < TRAPS; i++) redis_ok(r, "ZADD q:delayed %d trap%d", i + 1, i);
-}
-
 /* On a loaded machine the sentinels may fail over once more. Then they demote the other servers, whose own jobs are gone. */
 static bool sentinels_have_demoted(redis_t *r) {
     redisReply *role = redis_do(r, "ROLE");
     return role->type == REDIS_REPLY_ARRAY && strcmp(role->element[0]->str, "slave") == 0;
+}
+
+/* Adds jobs to a server that is no primary any more. */
+static void traps_add(flow_t *f, int server) {
+    scoped(redis_drop) redis_t *r = redis_open(f->s->servers[server]);
+    for (int i = 0; i < TRAPS && !sentinels_have_demoted(r); i++) redis_ok(r, "ZADD q:delayed %d trap%d", i + 1, i);
 }
 
 /* Returns the number of jobs that are gone. */
