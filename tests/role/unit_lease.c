@@ -52,7 +52,10 @@ Test(unit_lease, lease_ends_at_its_deadline) {
 }
 
 Test(unit_lease, a_term_without_a_token_ends_the_process, .signal = SIGABRT) {
-    lease_begin(leases_new(1, 1), 0, "", in_ms(10000));
+    leases_t *leases = leases_new(2, 1);
+    lease_begin(leases, 1, "token", in_ms(10000));
+    cr_assert(lease_get(leases, 1, &(lease_t){0}), "a term with a token begins");
+    lease_begin(leases, 0, "", in_ms(10000));
 }
 
 Test(unit_lease, a_renewal_after_the_term_ends_the_process, .signal = SIGABRT) {
