@@ -121,6 +121,7 @@ static void run_alone(program_t program, const char *texts[INTERFACE_COUNT]) {
         cr_assert_eq(done->code, 0, "%s: %s", INTERFACES[i].name, done->err);
         texts[i] = done->out;
     }
+    await(&s, upgrade_stands_by(s.r, standby)); /* a leader that lost its lock meanwhile has deleted the key */
     daemon_terminate(standby, UPGRADE_MS);
     daemon_terminate(leader, UPGRADE_MS);
     texts[0] = redis_str(s.r, "EVAL %s 0", KEYS);
