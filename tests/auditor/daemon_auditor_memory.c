@@ -46,7 +46,7 @@ Test(daemon_auditor_memory, memory_is_bounded_for_any_record_size, .timeout = 18
 }
 
 /* SQLite keeps the pages that it has written, up to 8 MiB, and malloc the memory of the replies. */
-Test(daemon_auditor_memory, memory_is_released_after_a_storm, .timeout = 120) {
+Test(daemon_auditor_memory, memory_is_released_after_a_storm, .timeout = 300) {
     enum { RECORDS = 40000, MORE_KIB = 3 * 1024 };
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
     audit_log_feed(s.r, "q", 0, 100, NULL);

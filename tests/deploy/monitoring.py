@@ -76,7 +76,7 @@ def texts():
 
 def promtool(*arguments, place=None):
     tool = PROMTOOL.resolve()
-    done = subprocess.run([tool, *arguments], cwd=place, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([tool, *arguments], cwd=place, capture_output=True, text=True, timeout=600, check=False)
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
