@@ -51,6 +51,8 @@ Test(daemon_auditor, an_ephemeral_log_takes_its_acknowledgements_along, .timeout
     cluster_reconfigure(&s, two, ephemeral);
     if (!wait_for(daemon_log_count(two, "new configuration in effect") > 0, 10000)) cluster_fail(&s, "no reload");
     cr_assert_eq(copies(), 2, "a reload must keep the acknowledgements");
+    audit_log_feed(s.r, "q", 100, 1, NULL);
+    cr_assert(copied(two, 101), "the auditor is connected again");
     cr_assert_eq(daemon_terminate(two, 10000).code, 0);
     cr_assert_eq(copies(), 1);
     cr_assert_eq(daemon_terminate(one, 10000).code, 0);
