@@ -56,7 +56,7 @@ bool sentinels_are_settled(sentinels_t *s);
 void sentinels_await_settled(sentinels_t *s);
 /* SENTINEL FAILOVER on one sentinel; tries again while there is no good replica. */
 void sentinels_failover(sentinels_t *s);
-/* Turns a returned primary into a replica now, as the sentinels would 10 s later. */
+/* Turns a returned primary into a replica now, as the sentinels would 10 s later; nothing if they call it primary again. */
 void sentinels_demote(sentinels_t *s, int server);
 
 /* A connection to a sentinel; owned by the caller. */

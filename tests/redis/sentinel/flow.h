@@ -12,19 +12,20 @@ enum { FLOW_JOBS = 200000, FLOW_SIDECARS = 2 };
 typedef struct flow {
     sentinels_t *s;
     daemon_t *sidecars[FLOW_SIDECARS];
-    int primary;         /* the server that the producer and the worker use */
-    redis_t *r;          /* the connection to it; NULL = none now */
-    int added;           /* jobs so far; a job's name is its number */
-    uint8_t *replicated; /* all replicas had the job before the next step */
-    int64_t *due_ms;     /* by the clock of the server to which the job was added */
-    uint8_t *taken;      /* how often the worker got the job */
-    uint8_t *reported;   /* the worker reported the job as failed for good, and all replicas had the report */
-    int64_t clock_ms;    /* of the present primary, when the worker last looked */
-    int64_t clock_us;    /* when that was */
-    int64_t former_ms;   /* the latest clock of a former primary; 0 = there was none */
-    int first_since;     /* the first job that was added at the present primary */
-    int64_t named_us;    /* when the sentinels first named the present primary */
-    int64_t first_us;    /* when the first job since then was taken; 0 = none yet */
+    int primary;           /* the server that the producer and the worker use */
+    redis_t *r;            /* the connection to it; NULL = none now */
+    int added;             /* jobs so far; a job's name is its number */
+    uint8_t *replicated;   /* all replicas had the job before the next step */
+    int64_t *due_ms;       /* by the clock of the server to which the job was added */
+    uint8_t *taken;        /* how often the worker got the job */
+    uint8_t *reported;     /* the worker reported the job as failed for good, and all replicas had the report */
+    int64_t clock_ms;      /* of the present primary, when the worker last looked */
+    int64_t clock_us;      /* when that was */
+    int64_t former_ms;     /* the latest clock of a former primary; 0 = there was none */
+    int first_since;       /* the first job that was added at the present primary */
+    int64_t named_us;      /* when the sentinels first named the present primary */
+    int64_t first_us;      /* when the first job since then was taken; 0 = none yet */
+    long long traps_epoch; /* of the sentinels when the traps were set */
 } flow_t;
 
 /* No job may be taken before it is due by the clock of the present primary, or of the one that may have promoted it before. Each
