@@ -260,7 +260,9 @@ static int traps_check(flow_t *f, int server) {
     redis_close(r);
     long long epoch;
     sentinels_primary(f->s, &epoch);
-    if (epoch != f->traps_epoch) return 0; /* it may be the primary again */
+    bool again = epoch != f->traps_epoch; /* it may be the primary again */
+    if (again) fprintf(stderr, "server %d: its jobs are not judged: the sentinels failed over once more\n", server);
+    if (again) return 0;
     fprintf(stderr, "server %d, no primary any more, has %d of %d jobs of its own\n", server, left, TRAPS);
     if (left < TRAPS) flow_fail(f, "jobs were promoted at a server that is no primary any more");
     if (connected) flow_fail(f, "a sidecar is connected to a server that is no primary any more");
