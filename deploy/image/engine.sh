@@ -79,12 +79,16 @@ engine_build() { # tag, further arguments of buildah build
     exit 1
 }
 
-# Builds $image from this tree, and $archive, a file of the image for `docker load` and `podman load`.
-engine_image() {
-    version=$(make -s version)
+# Builds $image from this tree for one architecture, and $archive, a file of the image for `docker load` and `podman load`. The image of
+# another architecture has its name in the tag. It is compiled on this machine: TARGETARCH is what `docker buildx build --platform` sets.
+# (buildah 1.28 would want a base of the other architecture.)
+engine_image() { # architecture, as Debian and containers call it
+    other=
+    [ "$1" = "$(dpkg --print-architecture)" ] || other=-$1
+    version=$(make -s version ARCH=)
     name=$(echo "$version" | tr + -) # a tag has no +
-    image=localhost/queue-sidecar:$name
-    archive=$image_dir/queue-sidecar-$name.tar
+    image=localhost/queue-sidecar:$name$other
+    archive=$image_dir/queue-sidecar-$name$other.tar
     revision=$(git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null || true)
     # Label `source` only with an https address without credentials.
     site=$(git config --get remote.origin.url 2>/dev/null || true)
@@ -93,11 +97,30 @@ engine_image() {
     https://*) ;;
     *) site= ;;
     esac
-    # Tag the build stage, so that the prune keeps its layers and removes those of earlier trees.
-    engine_build localhost/queue-sidecar-build --target build -f deploy/image/Dockerfile .
-    engine_build "$image" --build-arg VERSION="$version" --build-arg REVISION="$revision" --build-arg SOURCE="$site" \
+    set -- --build-arg TARGETARCH="$1" --build-arg VERSION="$version" --build-arg REVISION="$revision" --build-arg SOURCE="$site" \
         -f deploy/image/Dockerfile .
+    # Tag the build stage, so that the prune keeps its layers and removes those of earlier trees.
+    engine_build "localhost/queue-sidecar-build$other" --target build "$@"
+    engine_build "$image" "$@"
     podman image prune --force >/dev/null
     rm -f "$archive"
     podman save --quiet --format docker-archive --output "$archive" "$image" >/dev/null
+}
+
+# Builds the images of both architectures, and $oci, an OCI archive with one index for them. Equal commits on equal packages give equal
+# bytes. $digest is that of the index; $image and $archive are of this machine's architecture.
+engine_images() {
+    own=$(dpkg --print-architecture)
+    foreign=
+    for arch in amd64 arm64; do
+        [ $arch != "$own" ] || continue
+        engine_image $arch
+        foreign="$foreign $arch=$archive"
+    done
+    engine_image "$own"
+    seconds=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y .commit)}
+    oci=$PWD/build/release/queue-sidecar-$(sed -n 's/^VERSION := //p' Makefile)-oci.tar
+    mkdir -p build/release
+    # shellcheck disable=SC2034,SC2086 # build.sh prints it; words
+    digest=$(python3 deploy/image/archive.py "$oci" "$image" "$seconds" "$own=$archive" $foreign)
 }

@@ -182,9 +182,9 @@ class EngineTest(unittest.TestCase):
         for container in self.containers:
             podman("rm", "--force", "--volumes", "--time", "0", container.name, code=None)
 
-    def container(self, name, *options, command=()):
-        """Starts a container of the image."""
+    def container(self, name, *options, command=(), image=IMAGE):
+        """Starts a container of an image."""
         container = Container(name)
         self.containers.append(container)
-        podman("run", "--detach", "--name", name, *options, IMAGE, *command)
+        podman("run", "--detach", "--name", name, *options, image, *command)
         return container

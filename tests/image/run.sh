@@ -18,7 +18,7 @@ clean() {
 
 engine_start podman runc python3 redis-server redis-cli readelf nsenter ip
 engine_base
-engine_image
+engine_images
 engine_build localhost/queue-sidecar-pod:latest tests/image
 said=$(podman run --rm --network none --memory 32m "$image" version 2>&1) ||
     impossible "podman cannot run a container here: $(echo "$said" | tail -n 1)"
@@ -31,11 +31,19 @@ kustomize=${QS_DEPLOY_DIR:-$PWD/build/deploy}/bin/kustomize
 [ -x "$kustomize" ] || kustomize=
 [ -n "$kustomize" ] || [ "${QS_CLIENTS_REQUIRED:-}" != 1 ] || exit 1
 
-export QS_IMAGE="$image" QS_KUSTOMIZE="$kustomize" PYTHONDONTWRITEBYTECODE=1
+export QS_IMAGE="$image" QS_ARCHIVE="$oci" QS_KUSTOMIZE="$kustomize" PYTHONDONTWRITEBYTECODE=1
 trap clean EXIT
 trap 'exit 130' HUP INT TERM
 clean || true
-cd tests/image
-[ $# -gt 0 ] || set -- discover
 # In a network namespace of its own, so that bridges, rules and ports of the pod end with it.
-unshare --net sh -c 'ip link set lo up && exec python3 -m unittest "$@"' - "$@" </dev/null
+# shellcheck disable=SC2016 # expands in the namespace
+tests='ip link set lo up && cd tests/image && exec python3 -m unittest "$@"'
+failed=0
+[ $# -gt 0 ] || {
+    set -- discover
+    # That of arm64, under qemu.
+    [ "$own" = arm64 ] || sh tests/support/emulate.sh env QS_IMAGE="localhost/queue-sidecar:$name-arm64" QS_NAME="$image" QS_ARCHITECTURE=arm64 \
+        unshare --net sh -c "$tests" - emulated </dev/null || failed=$?
+    [ $failed != 77 ] || [ "${QS_CLIENTS_REQUIRED:-}" = 1 ] || failed=0
+}
+unshare --net sh -c "$tests" - "$@" </dev/null && [ $failed = 0 ]
