@@ -2,6 +2,7 @@
 #
 #   SANITIZER=address|undefined|thread  builds into build/<sanitizer>/ (address,undefined together works too)
 #   CC=clang                            builds with clang
+#   ARCH=arm64                          compiles into build/arm64, for another machine, with the libraries of build/arm64/root (tests/arm64/run.sh makes it)
 #   V=1                                 prints each command
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -15,6 +16,14 @@ Q := $(if $(V),,@)
 PROGRESS ?= $(if $(MAKELEVEL:0=)$(findstring s,$(firstword -$(MAKEFLAGS))),,yes)
 SANITIZER ?=
 B := build$(if $(SANITIZER),/$(subst $(comma),-,$(SANITIZER)))
+OWN_CC := $(CC)
+ARCH ?=
+ifeq ($(ARCH),arm64)
+B := build/arm64
+CC := $(CC:%gcc=%aarch64-linux-gnu-gcc) --sysroot=$(CURDIR)/$(B)/root
+export PKG_CONFIG_SYSROOT_DIR := $(CURDIR)/$(B)/root
+export PKG_CONFIG_LIBDIR := $(PKG_CONFIG_SYSROOT_DIR)/usr/lib/aarch64-linux-gnu/pkgconfig
+endif
 # Between releases VERSION ends with -dev, and a build adds its commit: 0.2.0-dev+g1a2b3c4d5. RELEASED is the day of the last release.
 VERSION := 0.2.0-dev
 RELEASED := 2026-11-22
@@ -26,14 +35,15 @@ CHAOS_SECONDS ?= 900
 FUZZ_SECONDS ?= 120
 
 PKGS := hiredis libconfig sqlite3 nettle
-PKG_LIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+PKG_CONFIG ?= pkg-config
+PKG_LIBS = $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
 SAN := $(if $(SANITIZER),-fsanitize=$(SANITIZER) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 # The tests' own code is not optimized: optimizing it takes three quarters of the compiler's time.
 CFLAGS ?= $(if $(SANITIZER),-O1,-O2) -g
 TEST_CFLAGS ?= -O0
-CPPFLAGS_ALL := -D_GNU_SOURCE -Isidecar -I$(B)/gen
+CPPFLAGS_ALL := -D_GNU_SOURCE -Isidecar -I$(B)/gen $(CPPFLAGS)
 CFLAGS_ALL = -std=c11 $(WARN) $(CFLAGS) $(SAN) -fstack-protector-strong -pthread $(CPPFLAGS_ALL)
 LDFLAGS_ALL = $(SAN) -pthread -Wl,-z,relro,-z,now $(LDFLAGS)
 LIBS_ALL = $(PKG_LIBS) -lm
@@ -43,9 +53,9 @@ LUA := $(sort $(shell find sidecar -name "*.lua" ! -path "*/prologue/*"))
 PROLOGUE := $(shell find sidecar -path "*/prologue/*.lua")
 SQL := $(sort $(wildcard sql/[0-9][0-9][0-9]_*.sql))
 OBJ := $(SRC:%.c=$(B)/%.o)
-GEN_OBJ := $(B)/gen/scripts.o $(B)/gen/sql.o $(B)/gen/texts.o
+GEN_OBJ := $(B)/gen/scripts.o $(B)/gen/sql.o $(B)/gen/texts.o $(B)/gen/page.o
 LIB_OBJ := $(filter-out $(B)/sidecar/main.o,$(OBJ)) $(GEN_OBJ)
-TEST_SRC := $(sort $(shell find tests -name '*.c' ! -name 'shim_*.c' ! -path 'tests/bench/*' ! -path 'tests/fuzz/*'))
+TEST_SRC := $(sort $(shell find tests -name '*.c' ! -name 'shim_*.c' ! -path 'tests/bench/*' ! -path 'tests/fuzz/*' ! -path 'tests/kubernetes/*'))
 TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
 SHIMS := $(patsubst tests/support/%.c,build/tests/%.so,$(wildcard tests/support/shim_*.c))
 BENCHES := $(patsubst tests/bench/%.c,build/tests/bench_%,$(wildcard tests/bench/*.c))
@@ -74,7 +84,7 @@ version: ## prints the version of a build from this tree
 # Other flags rebuild every object: a program half of which is not optimized would give wrong figures.
 $(B)/gen/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CFLAGS) $(TEST_CFLAGS) $(SAN)' >$@.tmp; if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
+	@echo '$(CFLAGS) $(CPPFLAGS) $(TEST_CFLAGS) $(SAN)' >$@.tmp; if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
 
 .PHONY: FORCE
 FORCE:
@@ -110,6 +120,10 @@ TEXTS := man_program=$(B)/gen/queue-sidecar.1 man_config=$(B)/gen/queue-sidecar.
 $(B)/gen/texts.c: $(MAN) $(wildcard sidecar/cli/complete.*sh) sidecar/cli/embed.sh
 	@sh sidecar/cli/embed.sh $(TEXTS) >$@.tmp && mv $@.tmp $@
 
+$(B)/gen/page.c: $(filter-out %.c %.h,$(wildcard sidecar/page/*))
+	@mkdir -p $(@D)
+	$(Q)sh sidecar/page/embed.sh $(@D)/page >$@.tmp && mv $@.tmp $@
+
 $(GEN_OBJ): $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/flags
 	$(Q)$(CC) $(CFLAGS_ALL) -Wno-overlength-strings -c -o $@ $<
 
@@ -130,7 +144,7 @@ $(B)/tests/queue-sidecar: $(OBJ) $(GEN_OBJ) $(B)/tests/support/failpoint.o
 # Preload shims for the redis-server of a test; never linked into the product, never sanitized.
 build/tests/shim_%.so: tests/support/shim_%.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
+	$(Q)$(OWN_CC) -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
 
 # Benchmark tools: clients that share no code with the program.
 build/tests/bench_%: tests/bench/%.c $(wildcard tests/bench/*.h) Makefile
@@ -143,7 +157,7 @@ suite: all $(B)/tests/suite $(B)/tests/queue-sidecar $(SHIMS)
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d)
 
-.PHONY: deps run demo bench bench-peers
+.PHONY: deps run demo bench bench-api bench-peers
 deps: ## installs by apt missing packages for the build and the demo
 	@sh deploy/deps.sh
 
@@ -156,6 +170,9 @@ demo: deps ## delayed jobs fall due, a leader is killed, another takes over: all
 
 bench: all $(BENCHES) ## runs the benchmarks of docs/benchmarks.md
 	sh tests/bench/run.sh $(B)/queue-sidecar build/tests
+
+bench-api: all ## measures page and API (BENCH_BASE=PROGRAM: an earlier one, to compare size and memory)
+	python3 tests/bench/api.py $(B)/queue-sidecar $(BENCH_BASE)
 
 bench-peers: all $(PEER_TOOLS) ## compares with Bull, BullMQ, asynq and others (downloads them), and rewrites its figures in docs/
 	sh tests/bench/peers/run.sh $(B)/queue-sidecar build/tests
@@ -186,6 +203,7 @@ test-rest:
 
 test-long: ## the whole suite, TEST_ROUNDS times, then the tests that have a long form in that form, then mutants
 	@sh deploy/deps.sh test
+	@sh deploy/deps.sh kubernetes
 	@MAKE="$(MAKE)" TEST_ROUNDS=$(TEST_ROUNDS) sh tests/check/stages.sh long
 
 chaos: ## faults hit sidecars, Redis, workers and operators for CHAOS_SECONDS; then every job is accounted for (CHAOS_SEED=N repeats it)
@@ -206,8 +224,38 @@ test-redis62: ## the tests that call functions against a redis-server, with Redi
 	@$(MAKE) -s -j2 SANITIZER= suite
 	@sh tests/check/redis62_suite.sh
 
-.PHONY: image image-test
-image: ## builds the container image with buildah, on a Debian 13 of this machine's own mirror (as root)
+.PHONY: test-page
+test-page: ## tests the page in a Chromium: journeys, hostile texts, accessibility; screenshots in build/page (T=PATTERN: only these)
+	@sh deploy/deps.sh page
+	@$(MAKE) -s -j2 SANITIZER= PROGRESS=yes all
+	@sh tests/page/run.sh $(if $(T),'$(T)')
+
+.PHONY: test-api
+test-api: ## compares the API with its description by schemathesis, for a minute (SEED=7: other requests)
+	@sh deploy/deps.sh suite
+	@$(MAKE) -s -j2 SANITIZER= PROGRESS=yes all
+	@sh tests/http/schemathesis.sh $(SEED)
+
+.PHONY: test-recipes
+test-recipes: ## runs the recipes of docs/recipes.md: PostgreSQL, DuckDB, Datasette, Litestream (T=postgres: only this one)
+	@sh deploy/deps.sh recipes
+	@$(MAKE) -s -j2 SANITIZER= PROGRESS=yes all
+	@sh tests/recipes/run.sh $(T)
+
+.PHONY: pictures
+pictures: ## makes the pictures of README anew: docs/page-*.png, docs/status.svg
+	@sh deploy/deps.sh page
+	@$(MAKE) -s all
+	@sh tests/page/run.sh --pictures docs
+
+.PHONY: test-helm
+test-helm: ## renders the charts by Helm, and compares them with the kustomize components; the first time builds helm, for minutes
+	@sh deploy/deps.sh helm
+	@$(MAKE) -s -j2 SANITIZER= PROGRESS=yes all
+	@sh tests/helm/check.sh
+
+.PHONY: image image-test test-kubernetes
+image: ## builds the container image for amd64 and arm64 with buildah, on a Debian 13 of this machine's own mirror (as root)
 	@sh deploy/deps.sh image
 	@sh deploy/image/build.sh
 
@@ -215,19 +263,57 @@ image-test: ## builds the image and tests it under podman: files, jobs, a pod fr
 	@sh deploy/deps.sh image
 	@sh tests/image/run.sh
 
+# PARTS: what to make. SIGN_KEY: a secret key of minisign. BUILDER: a URI that says who builds.
+PARTS ?= source deb image chart
+SIGN_KEY ?=
+BUILDER ?= urn:queue-sidecar:builder:unnamed
+.PHONY: release test-release
+release: ## makes the files of a release in build/release, from a clean tree (SIGN_KEY=FILE signs them): docs/releasing.md
+	@sh deploy/deps.sh release
+	@MAKE="$(MAKE)" VERSION='$(VERSION)' PARTS='$(PARTS)' SIGN_KEY='$(SIGN_KEY)' BUILDER='$(BUILDER)' sh deploy/release/release.sh
+
+test-release: ## makes a release in two clones of the last commit, compares the bytes, and tests what users do with the files
+	@sh deploy/deps.sh release
+	@MAKE="$(MAKE)" PARTS='$(PARTS)' sh tests/release/run.sh $(if $(T),'$(T)')
+
+test-kubernetes: ## runs the manifests of deploy/ on a real Kubernetes, which it builds once from the Go proxy (as root; T='test_life.Life': only this)
+	@sh deploy/deps.sh kubernetes
+	@sh tests/kubernetes/run.sh $(T)
+
+.PHONY: deb test-deb
+deb: ## builds the Debian packages of the last commit into build/release, for Debian 12 and 13 (as root; ARCH=arm64 compiles for another machine)
+	@sh deploy/deps.sh deb
+	@nice sh deploy/deb.sh $(ARCH)
+
+test-deb: deb ## tests the Debian packages: lintian, equal bytes, and their life under systemd in Debian 12 and 13 (as root)
+	@sh deploy/deps.sh suite
+	@sh tests/deb/run.sh
+
+.PHONY: test-arm64
+test-arm64: ## compiles for arm64, and runs under qemu the tests of functions, also those against a redis-server (as root; T='unit_json/*': only these)
+	@sh deploy/deps.sh arm64
+	@MAKE="$(MAKE)" sh tests/arm64/run.sh $(if $(T),'$(T)')
+
 cover: ## runs the suite in a gcov build and prints the line coverage of each file
 	@$(MAKE) -s -j2 suite B=build/cover CFLAGS='-O0 -g --coverage' LDFLAGS=--coverage
 	@sh tests/check/cover.sh build/cover
 
-# Each harness continues with the corpus of its last run, in build/fuzz.
+# Each harness continues with the corpus of its last run, in build/fuzz. It is linked with the parsers alone: what the tables of the API
+# name besides is not there, and never called.
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
-build/fuzz/%: tests/fuzz/%.c $(wildcard sidecar/base/*.[ch] sidecar/base/json/*.[ch]) Makefile
+FUZZ_SRC := $(wildcard sidecar/base/*.c sidecar/base/json/*.c)
+FUZZ_API := $(wildcard sidecar/base/text/*.c) sidecar/operate/filter.c sidecar/operate/requeue/plan.c \
+    $(patsubst %,sidecar/http/api/%.c,answer filters params routes tokens answers/order answers/plan questions/cursor)
+build/fuzz/http: FUZZ_SRC += $(FUZZ_API)
+build/fuzz/http: $(FUZZ_API) sidecar/http/api/params.h
+build/fuzz/%: tests/fuzz/%.c $(FUZZ_SRC) $(wildcard sidecar/base/*.h sidecar/base/json/*.h) Makefile | $(B)/gen/version.h $(B)/gen/scripts.c
 	@mkdir -p $(@D)
-	clang -std=c11 -O1 -g $(WARN) $(CPPFLAGS_ALL) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -pthread \
-	    -o $@ $< $(wildcard sidecar/base/*.c sidecar/base/json/*.c) $(shell pkg-config --libs nettle)
+	clang -std=c11 -O1 -g $(WARN) $(CPPFLAGS_ALL) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -pthread -no-pie \
+	    -Wl,--unresolved-symbols=ignore-in-object-files -o $@ $< $(FUZZ_SRC) $(shell pkg-config --libs nettle)
 
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## fuzzes the parsers of untrusted bytes, each harness for FUZZ_SECONDS
+	@python3 tests/fuzz/seeds.py build/fuzz/http.corpus
 	@for fuzzer in $(FUZZERS); do \
 	    mkdir -p $$fuzzer.corpus && $$fuzzer -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1 \
 	        -artifact_prefix=$$fuzzer. $$fuzzer.corpus || exit 1; \
@@ -264,8 +350,9 @@ format: ## formats C by .clang-format
 	find sidecar tests -name '*.[ch]' -exec clang-format -i {} +
 
 # clang-tidy checks a source only after its object was rebuilt, so after a change of the source or of a header that it includes. Its
-# analyzer follows TIDY_NODES states of a function: 225000 are its own default and take 20 minutes for all sources, a third takes 7.
-TIDY_NODES ?= 75000
+# analyzer follows TIDY_NODES states of a function: 225000 are its own default and take 20 minutes for all sources, a ninth takes 3; `make
+# test-long` follows all.
+TIDY_NODES ?= 25000
 tidy: $(SRC:%.c=$(B)/tidy/%.ok)
 
 $(B)/tidy/%.ok: $(B)/%.o .clang-tidy
@@ -289,7 +376,7 @@ PLACES = BINDIR='$(BINDIR)' MANDIR='$(MANDIR)' DOCDIR='$(DOCDIR)' BASHCOMPDIR='$
 
 .PHONY: install uninstall clean help
 install: all ## installs program, manual pages, completions, units, samples (DESTDIR, PREFIX, SYSCONFDIR, BINDIR, ...); an existing config is kept
-	@$(PLACES) sh deploy/install.sh install $(B)/queue-sidecar
+	@$(PLACES) sh deploy/install.sh install $(B)/queue-sidecar $(MAN)
 
 uninstall: ## removes the installed files; a changed config stays
 	@$(PLACES) sh deploy/install.sh uninstall

@@ -6,7 +6,14 @@
 #   sh deploy/deps.sh valkey   also for the suite, and valkey-server (in Debian 13)
 #   sh deploy/deps.sh check    also for make check: linters
 #   sh deploy/deps.sh test     also for the suite and make check, a Debian 13 root, and downloads of client libraries
+#   sh deploy/deps.sh page     also for the build: a browser and what drives it
+#   sh deploy/deps.sh recipes  also for the suite, and PostgreSQL and Go
 #   sh deploy/deps.sh image    only tools that build and run containers
+#   sh deploy/deps.sh release  only tools that gather, sign and test the files of a release
+#   sh deploy/deps.sh deb      only what makes the Debian roots that packages are built and tested in
+#   sh deploy/deps.sh helm     also for the build: what renders and checks charts
+#   sh deploy/deps.sh arm64    also for the suite, and what compiles for arm64 and runs it
+#   sh deploy/deps.sh kubernetes    as `image`, and what a node of Kubernetes runs beside Kubernetes itself
 #
 # Looks for programs and headers, not for packages, so that a program from another source counts.
 set -eu
@@ -67,6 +74,18 @@ linters() {
     need groff command -v groff
     need python3 command -v python3
 }
+page() {
+    need chromium command -v chromium
+    need nodejs command -v node
+    need npm command -v npm
+    need sqlite3 command -v sqlite3
+}
+recipes() {
+    need postgresql sh -c 'ls /usr/lib/postgresql/*/bin/initdb'
+    need postgresql-client command -v psql
+    need golang-go command -v go
+    need python3-venv python3 -c 'import ensurepip, venv'
+}
 image() {
     need binutils command -v readelf
     need buildah command -v buildah
@@ -78,10 +97,69 @@ image() {
     need redis-server command -v redis-server
     need redis-tools command -v redis-cli
     need runc command -v runc
+    need skopeo command -v skopeo
+    emulator
+}
+emulator() {
+    [ "$(uname -m)" = aarch64 ] || need qemu-user-static test -e /usr/lib/binfmt.d/qemu-aarch64.conf
+}
+arm64() {
+    suite
+    need gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
+    need mmdebstrap command -v mmdebstrap
+    emulator
+}
+static_busybox() { command -v busybox && ! ldd "$(command -v busybox)"; }
+release() {
+    need busybox-static static_busybox
+    need git command -v git
+    need minisign command -v minisign
+    need python3 command -v python3
+    need python3-venv python3 -c 'import ensurepip, venv'
+}
+helm() {
+    need golang-go command -v go
+    need npm command -v npm
+    need nodejs command -v node
+    need python3-yaml python3 -c 'import yaml'
+}
+kubernetes() {
+    image
+    need gcc command -v gcc
+    need libc6-dev header stdlib.h
+    need containerd command -v containerd
+    need containernetworking-plugins test -x /usr/lib/cni/bridge
+    need conntrack command -v conntrack
+    need curl command -v curl
+    need etcd-server command -v etcd
+    need golang-go command -v go
+    need iptables command -v iptables
+    need openssl command -v openssl
+    need python3-yaml python3 -c 'import yaml'
+    need util-linux command -v unshare
 }
 case ${1:-} in
 '') build ;;
 image) image ;;
+release) release ;;
+deb)
+    need mmdebstrap command -v mmdebstrap
+    emulator
+    ;;
+helm)
+    build
+    helm
+    ;;
+arm64) arm64 ;;
+kubernetes) kubernetes ;;
+page)
+    build
+    page
+    ;;
+recipes)
+    suite
+    recipes
+    ;;
 suite)
     suite
     previous
@@ -105,17 +183,19 @@ test)
     # too. CI needs every language of the dialects, and the tools that render manifests.
     need python3-venv python3 -c 'import ensurepip, venv'
     if [ "${QS_CLIENTS_REQUIRED:-}" = 1 ]; then
-        need nodejs command -v node
-        need npm command -v npm
+        page
+        recipes
         need default-jdk-headless command -v javac
         need maven command -v mvn
-        need golang-go command -v go
+        helm
         image
+        release
+        arm64
     fi
     ! command -v javac >/dev/null || need maven command -v mvn
     ;;
 *)
-    echo "usage: sh deploy/deps.sh [suite|valkey|check|test|image]" >&2
+    echo "usage: sh deploy/deps.sh [suite|valkey|check|test|page|recipes|image|release|deb|helm|arm64|kubernetes]" >&2
     exit 2
     ;;
 esac
@@ -139,8 +219,8 @@ else
     exit 1
 fi
 
-# A policy-rc.d that lets no service start: the tests need the program redis-server, not a service on port 6379. (No environment
-# variable does that for deb-systemd-invoke and invoke-rc.d.) An existing policy-rc.d stays.
+# A policy-rc.d that lets no service start: the tests need the programs redis-server, postgres, containerd and etcd, not services on
+# their ports. (No environment variable does that for deb-systemd-invoke and invoke-rc.d.) An existing policy-rc.d stays.
 policy=/usr/sbin/policy-rc.d
 log=$(mktemp)
 made_policy=
@@ -151,7 +231,7 @@ finish() {
 trap finish EXIT
 trap 'exit 1' HUP INT TERM
 case " $missing " in
-*" redis-server "*)
+*" redis-server "* | *" postgresql "* | *" containerd "* | *" etcd-server "*)
     if [ ! -e "$policy" ]; then
         made_policy=yes
         printf '#!/bin/sh\n# By deploy/deps.sh, while it installs.\nexit 101\n' | $sudo tee "$policy" >/dev/null
@@ -184,7 +264,9 @@ else
         exit 1
     }
 fi
-case " $missing " in
-*" redis-server "*) $sudo update-rc.d redis-server disable >/dev/null 2>&1 || true ;; # do not start the service at the next boot
-esac
+for service in redis-server postgresql containerd etcd; do # do not start the service at the next boot
+    case " $missing " in
+    *" $service "* | *" $service-server "*) $sudo update-rc.d "$service" disable >/dev/null 2>&1 || true ;;
+    esac
+done
 echo "deps: installed $missing"

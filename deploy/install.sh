@@ -1,9 +1,10 @@
 #!/bin/sh
 # Runs `make install` and `make uninstall`. The Makefile passes the directories.
 #
-#   install.sh install PROGRAM     install.sh uninstall
+#   install.sh install PROGRAM MAN1 MAN5     install.sh uninstall
 #
-# Never overwrites a config, and removes only a config that is unchanged since it was installed.
+# Does not run the program, which may be for another machine. Never overwrites a config, and removes only a config that is unchanged
+# since it was installed.
 set -eu
 cd "$(dirname "$0")/.."
 : "${BINDIR:?}" "${MANDIR:?}" "${DOCDIR:?}" "${BASHCOMPDIR:?}" "${ZSHCOMPDIR:?}" "${UNITDIR:?}" "${SYSUSERSDIR:?}" "${CONFDIR:?}"
@@ -40,7 +41,7 @@ unit() { # unit name, config, state directory below /var/lib, end of the descrip
 # The files that people read. They lie below DOCDIR as in the source tree, so that links between them work.
 pages() {
     echo README.md CHANGELOG.md SECURITY.md LICENSE deploy/README.md | tr ' ' '\n'
-    find docs sql deploy/*/ -type f ! -path 'docs/man/*' \( -name '*.md' -o -name '*.svg' -o -name '*.txt' -o -name '*.json' \
+    find docs sql deploy/*/ -type f ! -path 'docs/man/*' ! -path 'deploy/*/templates/*' \( -name '*.md' -o -name '*.png' -o -name '*.svg' -o -name '*.txt' -o -name '*.json' \
         -o -name '*.sql' -o -name '*.yaml' -o -name '*.cfg' -o -name '*.py' -o -name password.conf -o -name Dockerfile \) | sort
 }
 
@@ -66,13 +67,12 @@ everything() {
     for file in conf/*.cfg; do echo "$DOCDIR/examples/${file#conf/}"; done
 }
 
-put_all() {
-    program=$1
-    put 755 "$program" "$BINDIR/queue-sidecar"
-    made "$MANDIR/man1/queue-sidecar.1" "$program" help man 1
-    made "$MANDIR/man5/queue-sidecar.cfg.5" "$program" help man 5
-    made "$BASHCOMPDIR/queue-sidecar" "$program" completion bash
-    made "$ZSHCOMPDIR/_queue-sidecar" "$program" completion zsh
+put_all() { # program, manual pages of sections 1 and 5
+    put 755 "$1" "$BINDIR/queue-sidecar"
+    put 644 "$2" "$MANDIR/man1/queue-sidecar.1"
+    put 644 "$3" "$MANDIR/man5/queue-sidecar.cfg.5"
+    put 644 sidecar/cli/complete.bash "$BASHCOMPDIR/queue-sidecar"
+    put 644 sidecar/cli/complete.zsh "$ZSHCOMPDIR/_queue-sidecar"
     made "$UNITDIR/queue-sidecar.service" unit queue-sidecar.service "$config" queue-sidecar "" ""
     made "$UNITDIR/queue-sidecar@.service" unit queue-sidecar@.service "$CONFDIR/%i.cfg" queue-sidecar/%i ", %i" \
         "Environment=QUEUE_SIDECAR_AUDIT_PATH=%S/queue-sidecar/%i/audit.db"
@@ -108,13 +108,13 @@ case ${1:-} in
 install)
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    put_all "$2"
+    put_all "$2" "$3" "$4"
     put_config
     [ -n "$root" ] || echo "Next: $DOCDIR/deploy/systemd/README.md, or man queue-sidecar"
     ;;
 uninstall) remove ;;
 *)
-    echo "usage: sh deploy/install.sh install PROGRAM | uninstall" >&2
+    echo "usage: sh deploy/install.sh install PROGRAM MAN1 MAN5 | uninstall" >&2
     exit 2
     ;;
 esac

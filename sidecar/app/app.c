@@ -32,6 +32,8 @@ typedef struct app {
     health_t *health;
     http_t *http; // outlives reloads: its address cannot change
     role_t http_role;
+    api_t *apis[API_LANES]; // outlive reloads too, and take over each config
+    role_t api_roles[API_LANES];
     reload_t reload;
     sd_notify_t notify;
     bool reload_wanted; // read the file once no hand-over is under way
@@ -39,7 +41,6 @@ typedef struct app {
     mono_t password_at; // when to read the password file
     mono_t poll_at;     // when to read the file without being asked
     mono_t mode_at;     // when to ask what Redis is; never = it is known
-    char *listen;       // address of the http role, which outlives configurations; owned
     int signal_fd;      // owned, like watch_fd and told_fd
     int told_fd;        // raised when a role has ended or slots have moved
     int watch_fd;
@@ -65,8 +66,9 @@ static void app_log_stats(const app_t *app) {
 // Health watches the roles of the current set and the http role.
 static void app_watch_roles(app_t *app) {
     const role_t *roles[HEALTH_WATCHED];
-    size_t count = role_set_roles(app->roles, roles, HEALTH_WATCHED - 1);
+    size_t count = role_set_roles(app->roles, roles, HEALTH_WATCHED - 1 - API_LANES);
     if (app->http) roles[count++] = &app->http_role;
+    for (int i = 0; app->http && i < API_LANES; i++) roles[count++] = &app->api_roles[i];
     health_watch_roles(app->health, roles, count);
 }
 
@@ -136,6 +138,7 @@ static void app_hand_over(app_t *app) {
     role_set_t *old = app->roles;
     app->roles = app->next_roles;
     app->next_roles = NULL;
+    for (int i = 0; app->http && i < API_LANES; i++) api_use_config(app->apis[i], role_set_config(app->roles));
     app->password_at = mono_now();
     app_watch_roles(app);
     role_set_free(old);
@@ -213,10 +216,17 @@ static void app_loop(app_t *app) {
 
 // The http role may be off (port 0); its errors stop no other role.
 static bool app_start_http(app_t *app) {
-    const config_t *config = role_set_config(app->roles);
+    config_t *config = role_set_config(app->roles);
     if (!config->http.port) return true;
     bool ok = role_init(&app->http_role, "http", http_tick, http_finish, NULL);
-    app->http_role.self = app->http = http_new(app->listen, config->http.port, app->health, app->metrics);
+    for (int i = 0; i < API_LANES; i++) {
+        role_t *role = &app->api_roles[i];
+        app->apis[i] = api_new(config, app->metrics);
+        ok = role_init(role, "api", api_tick, api_finish, app->apis[i]) && ok;
+        api_connect(app->apis[i], role->wake_fd, app->http_role.wake_fd, &role->stop);
+    }
+    app->http_role.self = app->http = http_new(config, app->health, app->metrics, app->apis);
+    for (int i = 0; i < API_LANES; i++) ok = ok && role_start(&app->api_roles[i]);
     ok = ok && role_start(&app->http_role);
     if (!ok) log_error("main", NULL, "cannot start a thread", F_STR("thread", "http"), F_STR("reason", strerror(errno)));
     return ok;
@@ -228,8 +238,10 @@ static bool app_start(app_t *app) { return role_set_start(app->roles) && app_sta
 static bool app_stop(app_t *app) {
     bool ended = true;
     role_stop(&app->http_role);
+    for (int i = 0; i < API_LANES; i++) role_stop(&app->api_roles[i]);
     if (app->next_roles) ended = role_set_end(app->next_roles);
     ended = role_set_end(app->roles) && ended;
+    for (int i = 0; i < API_LANES; i++) ended = role_join(&app->api_roles[i], HTTP_STOP_MS) && ended;
     return role_join(&app->http_role, HTTP_STOP_MS) && ended;
 }
 
@@ -237,6 +249,7 @@ static void app_abandon(app_t *app) {
     role_set_abandon(app->next_roles);
     role_set_abandon(app->roles);
     role_abandon(&app->http_role);
+    for (int i = 0; i < API_LANES; i++) role_abandon(&app->api_roles[i]);
 }
 
 // All threads block signals and the main thread reads them, so no handler runs. *ends: the signals that end the process.
@@ -264,9 +277,10 @@ static bool app_open_signals(app_t *app, sigset_t *ends) {
 
 static void app_free(app_t *app) {
     http_free(app->http);
+    for (int i = 0; i < API_LANES; i++) api_free(app->apis[i]);
     role_destroy(&app->http_role);
+    for (int i = 0; i < API_LANES; i++) role_destroy(&app->api_roles[i]);
     health_free(app->health);
-    free(app->listen);
     role_set_free(app->next_roles);
     role_set_free(app->roles);
     metrics_free(app->metrics);
@@ -278,11 +292,13 @@ static void app_free(app_t *app) {
 }
 
 int app_run(config_t *config) {
-    app_t app = {
-        .metrics = metrics_new(METRIC_ROWS), .watch_fd = reload_watch(config->path), .http_role = {.wake_fd = -1, .end_fd = -1}};
+    app_t app = {.metrics = metrics_new(METRIC_ROWS),
+                 .watch_fd = reload_watch(config->path),
+                 .http_role = {.wake_fd = -1, .end_fd = -1},
+                 .api_roles = {{.wake_fd = -1, .end_fd = -1}, {.wake_fd = -1, .end_fd = -1}}};
     sigset_t ends;
     host_raise_file_limit(FILES);
-    app.health = health_new(app.metrics, config->group);
+    app.health = health_new(app.metrics, config->group, config->lock.lead);
     app_take_effect(&app, config);
     app.told_fd = wakeup_new();
     bool ready = app_open_signals(&app, &ends) && app.told_fd >= 0;
@@ -293,7 +309,6 @@ int app_run(config_t *config) {
         app_free(&app);
         return 1;
     }
-    app.listen = mem_str(config->http.listen);
     app_watch_roles(&app);
     app_schedule_poll(&app);
     reload_begin(&app.reload, config);

@@ -115,7 +115,7 @@ mono_t role_set_check_password(role_set_t *set) {
     return mono_add(mono_now(), PASSWORD_CHECK_MS * NS_PER_MS);
 }
 
-const config_t *role_set_config(const role_set_t *set) { return set->config; }
+config_t *role_set_config(const role_set_t *set) { return set->config; }
 
 size_t role_set_roles(const role_set_t *set, const role_t **roles, size_t most) {
     size_t count = 0;

@@ -13,7 +13,7 @@ typedef struct role_set role_set_t;
 role_set_t *role_set_new(config_t *config, metrics_t *metrics, int told_fd);
 void role_set_free(role_set_t *set); // NULL is fine; no role may be running
 
-const config_t *role_set_config(const role_set_t *set);
+config_t *role_set_config(const role_set_t *set);
 bool role_set_auditor_is_behind(const role_set_t *set); // the audit log may lack records
 // Fills `roles` with all roles of the set, which are at most `most`, and returns their number.
 size_t role_set_roles(const role_set_t *set, const role_t **roles, size_t most);

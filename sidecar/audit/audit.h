@@ -28,8 +28,9 @@ bool audit_is_same_file(const char *a, const char *b); // compares inodes: one f
 
 // The lock of a log, see lock.h. The auditor also holds it while the log is closed.
 typedef struct audit_lock audit_lock_t;
-audit_lock_t *audit_lock_new(const char *path); // owned; not locked yet
-void audit_lock_free(audit_lock_t *lock);       // releases the lock; NULL is fine
+audit_lock_t *audit_lock_new(const char *path);    // owned; not locked yet
+void audit_lock_free(audit_lock_t *lock);          // releases the lock; NULL is fine
+bool audit_lock_is_ours(const audit_lock_t *lock); // this process holds it
 
 typedef struct audit_open_options {
     bool check;              // read every page first: takes seconds for a large log
@@ -60,6 +61,9 @@ typedef struct audit_loss {
 const audit_loss_t *audit_loss(const audit_t *audit); // NULL = no log was lost
 bool audit_clear_loss(audit_t *audit, buffer_t *why); // writes to the lock file: this log belongs here, none is lost
 
+// Whether the log is read as a file that nobody writes to, for lack of rights to its directory. It then never shows newer rows.
+bool audit_is_immutable(const audit_t *audit);
+
 // A random name, made together with the file. The auditor acknowledges under this name.
 const char *audit_instance(const audit_t *audit);
 
@@ -87,6 +91,17 @@ bool audit_has_removed(const audit_t *audit, int64_t at);
 bool audit_set_position(audit_t *audit, const char *queue, const char *position, buffer_t *why);
 bool audit_commit(audit_t *audit, buffer_t *why); // on disk when it returns true
 void audit_rollback(audit_t *audit);
+
+// Number of erasures since the last audit_scrub: parts of their texts may still be in the files of the log.
+bool audit_count_unscrubbed(audit_t *audit, int64_t *count, buffer_t *why);
+typedef enum audit_scrub {
+    AUDIT_SCRUBBED,
+    AUDIT_SCRUB_LATER,  // another process needs the -wal file or writes, or `stop` is set: try again
+    AUDIT_SCRUB_FAILED, // with *why; also if the disk has no room for two more logs
+} audit_scrub_t;
+// Writes the whole log anew and empties its -wal file, so that nothing of an erased text stays. Takes seconds for a large log;
+// readers go on meanwhile, other writers wait.
+audit_scrub_t audit_scrub(audit_t *audit, buffer_t *why);
 
 // Merges the -wal file into the log. This writes its pages again: after a failed fsync some may be in the page cache only.
 bool audit_checkpoint(audit_t *audit, buffer_t *why);

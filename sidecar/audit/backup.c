@@ -36,6 +36,13 @@ static bool backup_rename_instance(audit_t *copy, buffer_t *why) {
            audit_rename_instance(copy, why);
 }
 
+// The copy has what scrub.c would remove from the log.
+static bool backup_scrub(audit_t *copy, buffer_t *why) {
+    static const char sql[] = "VACUUM; INSERT OR REPLACE INTO facts SELECT 'scrubbed', value FROM facts WHERE name = 'erasures'";
+    int64_t count;
+    return audit_count_unscrubbed(copy, &count, why) && (count == 0 || audit_exec(copy, sql, "rewrite it", why));
+}
+
 static bool backup_check(audit_t *copy, buffer_t *why) {
     if (audit_check_pages(copy, why)) return true;
     if (!copy->damaged) return false;
@@ -50,7 +57,8 @@ bool audit_backup(audit_t *audit, const char *path, backup_progress_fn *progress
     // An unfinished copy is deleted, so it needs no journal.
     bool done = audit_open_database(copy, path, SQLITE_OPEN_READWRITE, why) &&
                 audit_exec(copy, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", "set it up", why) &&
-                backup_copy(audit, copy, progress, self, why) && backup_rename_instance(copy, why) && backup_check(copy, why);
+                backup_copy(audit, copy, progress, self, why) && backup_rename_instance(copy, why) && backup_scrub(copy, why) &&
+                backup_check(copy, why);
     audit_close(copy);
     return done;
 }

@@ -30,6 +30,8 @@ void audit_lock_free(audit_lock_t *lock) {
     free(lock);
 }
 
+bool audit_lock_is_ours(const audit_lock_t *lock) { return lock->held; }
+
 static bool lock_range(const audit_lock_t *lock, int byte, short type) {
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
     return fcntl(lock->fd, F_OFD_SETLK, &range) == 0;

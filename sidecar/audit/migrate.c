@@ -3,9 +3,9 @@
 #include "audit/store.h"
 #include "base/failpoint.h"
 
-enum { SCHEMA_RELEASED = 2, SCHEMA_EVENTS = 6 }; // of 0.1.0; 006_events.sql
+enum { SCHEMA_RELEASED = 2, SCHEMA_EVENTS = 7 }; // of 0.1.0; 007_events.sql
 
-// Builds between 0.1.0 and this version made schemas 3, 4 and 5, which differ in more than one way from both.
+// Builds between 0.1.0 and this version made schemas 3 to 6, which differ in more than one way from both.
 static bool migrate_refuse_unreleased(const audit_t *audit, int schema, buffer_t *why) {
     return audit_refuse(
         audit->path, why,
@@ -36,8 +36,9 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
 }
 
 bool audit_adapt_older(audit_t *audit, int schema, buffer_t *why) {
-    static const char group[] = "CREATE TEMP VIEW event_states AS SELECT *, '' AS \"group\" FROM main.event_states";
-    return schema >= SCHEMA_EVENTS || audit_exec(audit, group, "read it", why);
+    static const char columns[] =
+        "CREATE TEMP VIEW event_states AS SELECT *, '' AS \"group\", '' AS traceparent FROM main.event_states";
+    return schema >= SCHEMA_EVENTS || audit_exec(audit, columns, "read it", why);
 }
 
 bool audit_rename_instance(audit_t *audit, buffer_t *why) {

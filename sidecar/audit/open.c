@@ -1,5 +1,6 @@
 // Opens and closes the log: for writing, for reading, and after setting a damaged log aside.
 #include <fcntl.h>
+#include <pthread.h>
 
 #include "audit/lock.h"
 #include "audit/migrations.h"
@@ -7,14 +8,12 @@
 #include "base/failpoint.h"
 
 enum {
-    BUSY_TIMEOUT_MS = 5000,
     OLDEST_READABLE = 2,          // schema; 0.1.0 has written no other
     FILE_MODE = 0640,             // jobs may be private
     PAGE_BYTES = 4096,            // SQLite's default since 3.12
     CHECKPOINT_MAX_PAGES = 16384, // pages of the -wal file; a page with rows of many commits is written to the log once
     CHECKPOINT_MIN_PAGES = 64,    // pages of the -wal file if the log must stay small
     CHECKPOINT_SHARE = 16,        // between both limits: 1/16 of audit.retain_bytes
-    CHECK_STEPS = 10000,          // instructions of SQLite's virtual machine between two checks of the stop flag
 };
 
 // Creates the file with the rights of a log. Never opens an existing file, because closing it again would drop the locks of
@@ -28,7 +27,7 @@ bool audit_open_database(audit_t *audit, const char *name, int flags, buffer_t *
     int code = sqlite3_open_v2(name, &audit->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
     if (!audit->db) return audit_fail_with(audit->path, code, 0, "open it", sqlite3_errstr(code), why);
     if (code != SQLITE_OK) return audit_fail(audit, "open it", why);
-    sqlite3_busy_timeout(audit->db, BUSY_TIMEOUT_MS);
+    audit_set_default_wait(audit);
     return true;
 }
 
@@ -41,15 +40,13 @@ static bool open_configure(audit_t *audit, int64_t max_bytes, bool empty, buffer
     buffer_t sql = {0};
     buffer_printf(&sql,
                   "%sPRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
-                  "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -8192;"
+                  "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -8192; PRAGMA secure_delete = ON;"
                   "PRAGMA wal_autocheckpoint = %lld; PRAGMA journal_size_limit = %lld",
                   empty ? "PRAGMA auto_vacuum = INCREMENTAL;" : "", (long long)pages, (long long)audit->retention.wal_limit);
     bool done = audit_exec(audit, buffer_text(&sql), "set it up", why);
     buffer_free(&sql);
     return done;
 }
-
-static int open_is_stopped(void *stop) { return atomic_load(*(const atomic_bool **)stop); }
 
 bool audit_check_pages(audit_t *audit, buffer_t *why) {
     sqlite3_stmt *stmt = NULL;
@@ -66,8 +63,8 @@ bool audit_check_pages(audit_t *audit, buffer_t *why) {
     return whole;
 }
 
-// Files of schema 1 cannot be vacuumed in steps, so rewrite them once. A rewrite needs as much disk again. If it fails, the log
-// still works, but its file does not shrink.
+// Files of schema 1 cannot be vacuumed in steps, so rewrite them once. A rewrite needs twice as much disk again. If it fails, the
+// log still works, but its file does not shrink.
 static void open_enable_auto_vacuum(audit_t *audit, bool rewrite) {
     int64_t mode = 0;
     buffer_t why = {0};
@@ -109,12 +106,11 @@ static bool open_count_rows(audit_t *audit, const audit_open_options_t *options,
 
 // The check and the migration of a large log take seconds. A stop must not wait for them.
 static bool open_check_and_migrate(audit_t *audit, const audit_open_options_t *options, int schema, buffer_t *why) {
-    const atomic_bool *stop = options->stop;
-    if (stop) sqlite3_progress_handler(audit->db, CHECK_STEPS, open_is_stopped, &stop);
+    audit_watch_stop(audit, true);
     bool done = (!options->check || audit_check_pages(audit, why)) && (schema == 0 || open_check_tables(audit, why)) &&
                 open_configure(audit, options->max_bytes, schema == 0, why) && audit_migrate(audit, schema, why) &&
-                open_count_rows(audit, options, why);
-    sqlite3_progress_handler(audit->db, 0, NULL, NULL);
+                open_count_rows(audit, options, why) && (!options->check || audit_erase_again(audit, why));
+    audit_watch_stop(audit, false);
     return done;
 }
 
@@ -153,14 +149,6 @@ bool audit_clear_loss(audit_t *audit, buffer_t *why) {
     return audit_lock_write(lock, why);
 }
 
-// A sqlite3_busy_handler. Another writer, such as `audit import` on a slow disk, may take its time; a stop must not wait for it.
-static int open_wait_for_writer(void *stop, int waits) {
-    enum { WAIT_MS = 10, STOP_WAITS = 500 / WAIT_MS, WAITS = BUSY_TIMEOUT_MS / WAIT_MS };
-    if (waits >= WAITS || (waits >= STOP_WAITS && atomic_load((const atomic_bool *)stop))) return 0;
-    nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * NS_PER_MS}, NULL);
-    return 1;
-}
-
 // Compares the name in the log with the name in the lock file. If another log is at the path, records the loss and gives that log
 // a new name: it may be a copy, and two logs of one name would acknowledge for each other.
 static bool instance_compare(audit_t *audit, buffer_t *why) {
@@ -179,7 +167,8 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     int schema = 0;
     open_create_file(audit->path);
     if (!audit_open_database(audit, audit->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, why)) return false;
-    if (options->stop) sqlite3_busy_handler(audit->db, open_wait_for_writer, (void *)options->stop);
+    audit->stop = options->stop;
+    audit_set_default_wait(audit);
     // Check this before any change: the file may belong to another program.
     if (!audit_check_schema(audit, &schema, why)) return false;
     audit->is_ours = schema > 0;
@@ -291,21 +280,27 @@ static bool open_for_reading(audit_t *audit, bool damaged, buffer_t *why) {
                         schema, OLDEST_READABLE, newest);
 }
 
-// Large sorts need a temporary file. If none of SQLite's usual directories is writable (sqlite.org/tempfiles.html, 5), use the
-// directory of the log. SQLite requires that the name lives as long as the process.
-static void open_choose_temp_directory(const char *path) {
+// SQLite makes temporary files for large sorts and for a rewrite. A sidecar keeps them beside its log: the usual directories may
+// be in memory, or not writable. Commands leave the choice to SQLite (sqlite.org/tempfiles.html, 5) if one of its directories is
+// writable. SQLite requires that the name lives as long as the process. Threads choose one after the other: several open the log.
+static void open_choose_temp_directory(const audit_t *audit) {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     const char *const usual[] = {getenv("SQLITE_TMPDIR"), getenv("TMPDIR"), "/var/tmp", "/usr/tmp", "/tmp", "."};
-    if (sqlite3_temp_directory) return;
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        if (usual[i] && access(usual[i], W_OK | X_OK) == 0) return;
-    char *dir = audit_directory(path);
-    sqlite3_temp_directory = sqlite3_mprintf("%s", dir);
-    free(dir);
+    const char *dir = NULL;
+    pthread_mutex_lock(&one);
+    for (size_t i = 0; i < (audit->exclusive ? 2 : sizeof usual / sizeof *usual) && !dir; i++)
+        if (usual[i] && access(usual[i], W_OK | X_OK) == 0) dir = usual[i];
+    if (!sqlite3_temp_directory && (!dir || audit->exclusive)) {
+        char *own = audit_directory(audit->path);
+        sqlite3_temp_directory = sqlite3_mprintf("%s", dir ? dir : own);
+        free(own);
+    }
+    pthread_mutex_unlock(&one);
 }
 
 static audit_t *open_log(audit_t *audit, audit_mode_t mode, const audit_open_options_t *options, buffer_t *why) {
     bool opened = audit_path_is_usable(audit->path, mode, why);
-    open_choose_temp_directory(audit->path);
+    open_choose_temp_directory(audit);
     if (opened && audit_mode_reads(mode))
         opened = open_for_reading(audit, mode == AUDIT_PEER, why) && instance_read(audit, why);
     else if (opened)
@@ -352,7 +347,6 @@ void audit_close(audit_t *audit) {
 }
 
 bool audit_is_damaged(const audit_t *audit) { return audit->damaged; }
-void audit_set_busy_timeout(audit_t *audit, int ms) { sqlite3_busy_timeout(audit->db, ms); }
 void audit_release_memory(audit_t *audit) {
     if (audit->pending.count == 0) pending_free(&audit->pending);
     sqlite3_db_release_memory(audit->db);

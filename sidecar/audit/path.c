@@ -69,7 +69,7 @@ bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why) {
     } else if (errno == EACCES) {
         return path_permission_denied(path, mode, why);
     } else if (reads) {
-        return audit_refuse(path, why, "no such file: no sidecar has written to it yet, or name it by --db or -c");
+        return audit_refuse(path, why, "no such file: no sidecar has written to it yet");
     }
     if (reads) return true;
     char *dir = audit_directory(path);

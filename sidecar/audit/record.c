@@ -54,16 +54,20 @@ bool audit_check_insert(audit_t *audit, const event_t *event, buffer_t *why) {
 bool audit_insert_row(audit_t *audit, const event_t *event, int64_t seq, buffer_t *why) {
     char ref[EVENT_REF_SIZE] = "", answers[EVENT_REF_SIZE] = "";
     sqlite3_stmt *stmt = audit_statement(audit, insert_sql, why);
-    if (!stmt) return false;
+    event_t row = *event;
+    bool erased;
+    if (!stmt || !audit_is_erased(audit, event, &erased, why)) return false;
+    if (erased) row.payload = row.error = row.traceparent = (slice_t){0};
     event_ref(event->event, ref);
     if (!event_ref(event->answers, answers)) *answers = '\0';
     sqlite3_bind_int64(stmt, 1, seq);
     sqlite3_bind_text(stmt, 2, ref, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 3, answers, -1, SQLITE_STATIC);
-    record_bind_event(audit, stmt, 4, event);
+    record_bind_event(audit, stmt, 4, &row);
     if (!audit_finish(audit, stmt, sqlite3_step(stmt), "write an event", why)) return false;
-    audit->added += sqlite3_changes(audit->db);
-    return true;
+    bool added = sqlite3_changes(audit->db) > 0;
+    audit->added += added;
+    return !added || !event_is_erasure(event) || audit_erase(audit, event, why);
 }
 
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why) {

@@ -16,6 +16,10 @@ char *audit_immutable_uri(const char *path) {
     return uri.data;
 }
 
+bool audit_is_immutable(const audit_t *audit) {
+    return sqlite3_uri_boolean(sqlite3_db_filename(audit->db, "main"), "immutable", 0);
+}
+
 // Reads the name and the number of commits of the file: `alone` or with its -wal. Returns SQLITE_ROW, or an error.
 static int replaced_read_facts(const audit_t *audit, bool alone, bool *ours, int64_t *commits) {
     sqlite3 *db = NULL;

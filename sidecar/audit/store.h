@@ -50,10 +50,14 @@ struct audit {
     bool exclusive;           // opened by the auditor, which holds the lock
     bool is_ours;             // the header of the file is that of an audit log
     bool damaged;             // SQLite has found the file damaged
+    int head_bytes;           // of a payload, for rows; 0 = all
     bool has_functions;       // SQL functions of queries are registered
     int64_t added;            // rows of this transaction, less those removed
     pending_t pending;        // events of this transaction that are not in the table yet
     int64_t last_seq;         // the highest seq that was ever given; read at the beginning of each transaction
+    int64_t erasures;         // number of erasures that the log has seen; read with last_seq
+    int64_t rewritten;        // number of erasures before this opening has rewritten the file last
+    const atomic_bool *stop;  // ends a wait for another writer; borrowed; NULL = only the default busy timeout does
     audit_lock_t *lock;       // borrowed; NULL when opened for reading
     audit_lock_t *owned_lock; // `lock` if audit_open made it; otherwise NULL
     audit_file_t file;
@@ -91,8 +95,19 @@ int64_t audit_wal_bytes(const audit_t *audit); // size of the -wal file; 0 = no 
 
 // Whether the event may be inserted now: it has an id, and a transaction is open.
 bool audit_check_insert(audit_t *audit, const event_t *event, buffer_t *why);
-// Writes the row of an event, unless the log has its id. Counts it in audit->added if it is new.
+// Writes the row of an event, unless the log has its id. Counts it in audit->added if it is new. Leaves out texts that an erasure
+// has removed, and removes texts if the event is an erasure.
 bool audit_insert_row(audit_t *audit, const event_t *event, int64_t seq, buffer_t *why);
+// Removes texts from rows that the log has, in the open transaction.
+bool audit_erase(audit_t *audit, const event_t *erasure, buffer_t *why);
+// Whether an erasure in the log removes the texts of this event.
+bool audit_is_erased(audit_t *audit, const event_t *event, bool *erased, buffer_t *why);
+// Applies all erasures of the log once more.
+bool audit_erase_again(audit_t *audit, buffer_t *why);
+// Waits for another writer as long as at the opening.
+void audit_set_default_wait(audit_t *audit);
+// While `watch` is true, `stop` ends a long statement with SQLITE_INTERRUPT.
+void audit_watch_stop(audit_t *audit, bool watch);
 void pending_clear(pending_t *pending); // keeps the memory
 void pending_free(pending_t *pending);
 

@@ -86,13 +86,13 @@ void audit_rollback(audit_t *audit) {
 }
 
 // Retention may have removed the row with the highest seq. A reader that follows the log must not miss the next row.
-static const char last_seq_sql[] =
+static const char begin_sql[] =
     "SELECT max(coalesce((SELECT max(seq) FROM events), 0), coalesce((SELECT CAST(value AS INTEGER)"
-    " FROM facts WHERE name = 'last_seq'), 0))";
+    " FROM facts WHERE name = 'last_seq'), 0)), coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'erasures'), 0)";
 
 bool audit_begin(audit_t *audit, buffer_t *why) {
     if (!audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to write", why)) return false;
-    if (audit_read_number(audit, last_seq_sql, &audit->last_seq, why)) return true;
+    if (audit_read_numbers(audit, begin_sql, (int64_t *const[]){&audit->last_seq, &audit->erasures}, 2, why)) return true;
     audit_rollback(audit);
     return false;
 }

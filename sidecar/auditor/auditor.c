@@ -130,14 +130,19 @@ static bool auditor_work_step(auditor_t *a) {
     return auditor_commit_copied(a) && auditor_keep_alive(a) && auditor_run_timers(a) && auditor_send_read(a);
 }
 
-// True: the time of this tick is over, and more work is due at once.
+// While Redis's clock is to be read again, its old time could choose the newest rows for removal.
+static bool auditor_must_shrink(const auditor_t *a) {
+    return audit_writer_must_shrink(a->writer) && !mono_reached(a->timers.reconcile_at, mono_now());
+}
+
+// True: the time of this tick is over, or the log has to shrink first, and more work is due at once.
 static bool auditor_work(auditor_t *a) {
     mono_t started = mono_now();
     int64_t most_ms = a->share->auditor_count > 1 ? SHARED_TICK_MAX_MS : TICK_MAX_MS;
     bool ok = true, over = false;
     while (ok && !over && !atomic_load(a->stop)) {
         ok = auditor_work_step(a);
-        over = mono_diff(mono_now(), started) >= most_ms * NS_PER_MS;
+        over = mono_diff(mono_now(), started) >= most_ms * NS_PER_MS || auditor_must_shrink(a);
     }
     return auditor_commit_copied(a) && ok && over;
 }
@@ -173,7 +178,7 @@ static bool auditor_connect_unlocked(auditor_t *a) {
     pthread_mutex_unlock(&a->share->mutex);
     bool connected = auditor_connect(a);
     if (connected) auditor_check_certificate(a);
-    pthread_mutex_lock(&a->share->mutex);
+    audit_share_lock(a->share);
     return connected && a->writer->audit == audit && (!audit || a->opened == a->writer->opened);
 }
 
@@ -199,7 +204,7 @@ static void auditor_tick_locked(auditor_t *a, role_wait_t *wait) {
     auditor_notice_move(a);
     audit_writer_check_file(a->writer);
     if (auditor_open_log(a)) {
-        more = auditor_connect_unlocked(a) && auditor_work(a);
+        if (!auditor_must_shrink(a)) more = auditor_connect_unlocked(a) && auditor_work(a);
         retain_at = auditor_retain(a);
     }
     auditor_note_lag(a);
@@ -219,7 +224,7 @@ static void auditor_tick_locked(auditor_t *a, role_wait_t *wait) {
 
 void auditor_tick(void *self, role_wait_t *wait) {
     auditor_t *a = self;
-    pthread_mutex_lock(&a->share->mutex);
+    audit_share_lock(a->share);
     auditor_tick_locked(a, wait);
     pthread_mutex_unlock(&a->share->mutex);
 }

@@ -169,6 +169,7 @@ bool auditor_commit_copied(auditor_t *a) {
     a->copied.entries = 0;
     a->copied.ack_due = true;
     copy_note_rest(a);
+    audit_writer_note_added(a->writer);
     return a->read.in_flight || !conn_is_open(a->redis.conn) || auditor_acknowledge_copied(a);
 }
 

@@ -2,17 +2,23 @@
 
 #include "auditor/writer.h"
 #include "base/log.h"
+#include "role/role.h"
 
 enum {
     CLOCK_AHEAD_MS = 60000, // a row further ahead of Redis's clock was written before the clock went back
     RETAIN_S = 60,          // time between two checks of the limits while no row is written
-    CHECK_WAL_S = 30,       // time between two checks whether a reader still pins the -wal file
-    REPORT_S = 60,          // time between two reports of removed rows
-    STEP_US = 4000,         // duration of one step
-    STEP_MAX_US = 60000,    // duration of one step while retention falls behind
-    FALLING_BEHIND = 105,   // percent of a limit at which retention falls behind
-    NEARLY_FULL = 90,       // percent of a limit or of the age at which the warning comes
-    NEARLY_FULL_ENDS = 80,  // percent below which the warning may come again
+    SCRUB_REST_S = 5,       // a rewrite of the log waits until no erasure has come for so long
+    SCRUB_LATEST_S = 300,   // but not longer than this
+    SCRUB_AGAIN_S = 1,      // time between two attempts while another process needs the -wal file
+    MIB = 1024 * 1024,
+    CHECK_WAL_S = 30,      // time between two checks whether a reader still pins the -wal file
+    REPORT_S = 60,         // time between two reports of removed rows
+    STEP_US = 4000,        // duration of one step
+    STEP_MAX_US = 60000,   // duration of one step while retention falls behind
+    FALLING_BEHIND = 105,  // percent of a limit at which retention falls behind
+    SHRINK_SHARE = 4,      // then it may take so many times as long as the transactions since, before the next one
+    NEARLY_FULL = 90,      // percent of a limit or of the age at which the warning comes
+    NEARLY_FULL_ENDS = 80, // percent below which the warning may come again
 };
 
 static const char ROLE[] = "auditor";
@@ -115,6 +121,64 @@ static int64_t retention_budget_us(const audit_writer_t *writer) {
     return took_us < STEP_MAX_US ? took_us : STEP_MAX_US;
 }
 
+static void retention_report_scrub(audit_writer_t *writer, audit_scrub_t result, int64_t bytes, int64_t took_ms) {
+    log_scrub_t *scrub = &writer->retention.scrub;
+    if (result == AUDIT_SCRUBBED)
+        log_info(ROLE, NULL, "rewrote audit log; nothing of the erased texts is left in it", F_STR("path", writer->path),
+                 F_INT("erasures", scrub->erasures), F_INT("bytes", bytes), F_INT("took_ms", took_ms));
+    if (condition_update(&scrub->waits, result == AUDIT_SCRUB_LATER && !atomic_load(writer->stop)) == CONDITION_BEGAN)
+        log_info(ROLE, NULL, "erased texts stay in the files of the audit log until no other process reads or writes it",
+                 F_STR("path", writer->path));
+    const char *reason = result == AUDIT_SCRUB_FAILED ? buffer_text(&writer->why) : NULL;
+    if (condition_update_reason(&scrub->fails, reason) == CONDITION_BEGAN)
+        log_warn(ROLE, NULL, "cannot rewrite audit log; parts of erased texts may stay in its file", F_STR("path", writer->path),
+                 F_STR("reason", reason));
+    buffer_free(&writer->why);
+}
+
+// A large log takes seconds. A health check must not mistake them for a hang.
+static bool retention_rewrite(audit_writer_t *writer, int64_t bytes) {
+    log_scrub_t *scrub = &writer->retention.scrub;
+    mono_t began = mono_now();
+    role_extend_tick(3 * bytes / MIB / SLOWEST_DISK_MIB_S); // each byte is written three times
+    audit_scrub_t result = audit_scrub(writer->audit, &writer->why);
+    if (result == AUDIT_SCRUB_FAILED && audit_is_damaged(writer->audit)) return audit_writer_fail(writer);
+    audit_release_memory(writer->audit);
+    mono_t now = mono_now();
+    retention_report_scrub(writer, result, bytes, mono_diff(now, began) / NS_PER_MS);
+    scrub->at = scrub->latest_at = mono_add(now, (result == AUDIT_SCRUB_LATER ? SCRUB_AGAIN_S : RETAIN_S) * NS_PER_S);
+    if (result == AUDIT_SCRUBBED) scrub->erasures = 0;
+    return true;
+}
+
+// A rewrite stops the copying of records, which wait in their streams. So make one for erasures that come together.
+static bool retention_scrub(audit_writer_t *writer, int64_t bytes) {
+    log_scrub_t *scrub = &writer->retention.scrub;
+    mono_t now = mono_now();
+    int64_t erasures;
+    if (!audit_count_unscrubbed(writer->audit, &erasures, &writer->why)) return audit_writer_fail(writer);
+    if (erasures != scrub->erasures) {
+        if (scrub->erasures == 0) scrub->latest_at = mono_add(now, SCRUB_LATEST_S * NS_PER_S);
+        scrub->at = mono_min(mono_add(now, SCRUB_REST_S * NS_PER_S), scrub->latest_at);
+        scrub->erasures = erasures;
+    }
+    return erasures == 0 || !mono_reached(scrub->at, now) || retention_rewrite(writer, bytes);
+}
+
+void audit_writer_note_added(audit_writer_t *writer) {
+    audit_usage_t usage;
+    if (!audit_measure(writer->audit, &usage, &writer->why)) {
+        audit_writer_fail(writer);
+        return;
+    }
+    writer->retention.falling_behind = retention_fullness(&writer->retention, &usage) >= FALLING_BEHIND;
+    writer->retention.owed_us += writer->transaction.took_us;
+}
+
+bool audit_writer_must_shrink(const audit_writer_t *writer) {
+    return writer->audit && writer->retention.falling_behind && writer->retention.owed_us > 0;
+}
+
 bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms) {
     log_retention_t *retention = &writer->retention;
     audit_usage_t usage;
@@ -122,6 +186,7 @@ bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms) {
     mono_t now = mono_now();
     if (!writer->audit || writer->transaction.open || !mono_reached(retention->next_at, now)) return false;
     if (!audit_measure(writer->audit, &usage, &writer->why)) return audit_writer_fail(writer);
+    if (!retention_scrub(writer, usage.used_bytes)) return false;
     retention->limits.latest_ms = now_ms > 0 ? now_ms + CLOCK_AHEAD_MS : 0;
     now_ms = retention_trusted_clock(writer, now_ms);
     retention_report(writer, &usage, now_ms);
@@ -132,9 +197,11 @@ bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms) {
         writer->transaction.open = true; // audit_writer_fail rolls back only an open transaction
         return audit_writer_fail(writer);
     }
+    retention->owed_us = result.more ? retention->owed_us - mono_diff(mono_now(), now) / NS_PER_US / SHRINK_SHARE : 0;
     retention_report_removed(writer, result.removed);
     if (result.more) return true;
     retention->next_at = mono_add(now, RETAIN_S * NS_PER_S);
-    if (expire && now_ms > 0) retention->expire_at = retention->next_at;
+    if (retention->scrub.erasures) retention->next_at = mono_min(retention->next_at, retention->scrub.at);
+    if (expire && now_ms > 0) retention->expire_at = mono_add(now, RETAIN_S * NS_PER_S);
     return false;
 }

@@ -24,5 +24,9 @@ audit_share_t *audit_share_new(const config_t *config, metrics_t *metrics, const
 void audit_share_finish(audit_share_t *share);
 void audit_share_free(audit_share_t *share); // NULL is fine; no auditor is left
 
+// Locks the mutex. Another auditor may hold it while it rewrites or checks a large log. That is no hang of the role that waits:
+// the tick of the other one tells whether it hangs.
+void audit_share_lock(audit_share_t *share);
+
 void audit_share_add(audit_share_t *share, struct auditor *auditor);
 void audit_share_remove(audit_share_t *share, struct auditor *auditor);

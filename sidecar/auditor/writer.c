@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include "audit/kept_config.h"
 #include "base/log.h"
 #include "role/role.h"
 
@@ -9,8 +10,7 @@ enum {
     CHECK_FILE_MS = 1000,
     SETTLE_MS = 1000, // another process may still be writing a file that changed so recently
     MIB = 1024 * 1024,
-    SLOWEST_DISK_MIB_S = 1, // a slower disk counts as hanging
-    SLOW_CHECK_MIB = 256,   // the check of a log above this size is logged
+    SLOW_CHECK_MIB = 256, // the check of a log above this size is logged
 };
 
 static const char ROLE[] = "auditor";
@@ -41,6 +41,7 @@ void audit_writer_finish(audit_writer_t *writer) {
     audit_lock_free(writer->lock);
     writer->lock = NULL;
     condition_free(&writer->failure);
+    condition_free(&writer->retention.scrub.fails);
     metrics_say(writer->metrics, WHY_AUDIT, writer, NULL);
 }
 
@@ -132,6 +133,18 @@ static bool writer_open_log(audit_writer_t *writer) {
     return true;
 }
 
+// Also when the log cannot be opened: a copy of the config before would no longer be in effect.
+static void writer_keep_config(audit_writer_t *writer) {
+    buffer_t why = {0};
+    if (!writer->to_keep || !audit_lock_is_ours(writer->lock)) return;
+    if (kept_config_write(writer->path, writer->to_keep, &why))
+        writer->to_keep = NULL;
+    else
+        log_warn(ROLE, NULL, "cannot keep a copy of the configuration; commands fail while the file is refused",
+                 F_STR("reason", buffer_text(&why)));
+    buffer_free(&why);
+}
+
 bool audit_writer_open(audit_writer_t *writer) {
     mono_t now = mono_now();
     if (writer->audit) return true;
@@ -140,7 +153,9 @@ bool audit_writer_open(audit_writer_t *writer) {
         writer->backoff.retry_at = mono_add(now, SETTLE_MS * NS_PER_MS);
         return false;
     }
-    if (!writer_open_log(writer)) return false;
+    bool opened = writer_open_log(writer);
+    writer_keep_config(writer);
+    if (!opened) return false;
     writer->file.other = strcmp(writer->instance, audit_instance(writer->audit)) != 0;
     snprintf(writer->instance, sizeof writer->instance, "%s", audit_instance(writer->audit));
     writer->opened++;

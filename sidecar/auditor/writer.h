@@ -10,7 +10,10 @@
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/condition.h"
+#include "config/config.h"
 #include "model/metrics.h"
+
+enum { SLOWEST_DISK_MIB_S = 1 }; // a slower disk counts as hanging
 
 typedef struct log_file {
     bool checked;     // this process has read every page once
@@ -26,24 +29,36 @@ typedef struct log_transaction {
     int64_t took_us; // duration of the last transaction
 } log_transaction_t;
 
+// Erased texts of which parts may still be in the files of the log.
+typedef struct log_scrub {
+    int64_t erasures;  // number of them; 0 = nothing is left
+    mono_t at;         // when to rewrite the log
+    mono_t latest_at;  // the same if further erasures come all the time
+    condition_t waits; // another process reads or writes the log
+    condition_t fails; // with the reason
+} log_scrub_t;
+
 typedef struct log_retention {
     audit_limits_t limits;
     mono_t next_at;      // when to check the limits next
     mono_t expire_at;    // no row is removed for its age alone before this
     mono_t check_wal_at; // when to check next whether a reader pins the -wal file
     bool falling_behind; // rows arrive faster than they are removed: a limit is exceeded by some percent
+    int64_t owed_us;     // duration of the transactions for which no rows were removed yet
     condition_t nearly_full;
     condition_t rows_expire;  // the oldest rows reach audit.retain
     condition_t clocks_apart; // Redis's clock and the clock of this machine are too far apart
     condition_t wal_pinned;   // a reader lets the -wal file grow
-    int64_t removed;          // rows removed since the last report
-    mono_t report_at;         // when to report removed rows next
+    log_scrub_t scrub;
+    int64_t removed;  // rows removed since the last report
+    mono_t report_at; // when to report removed rows next
 } log_retention_t;
 
 typedef struct audit_writer {
     const char *path; // borrowed
     metrics_t *metrics;
     const atomic_bool *stop; // ends a long check; borrowed
+    const config_t *to_keep; // no copy of it is beside the log yet; borrowed; NULL = none is missing
     audit_lock_t *lock;      // owned
     audit_t *audit;          // owned; NULL = closed
     unsigned opened;         // counts the openings
@@ -86,6 +101,13 @@ bool audit_writer_fail(audit_writer_t *writer);
 // Keeps the log within its limits. Makes one step of a few ms if it is due. now_ms is Redis's time, 0 = unknown. True: the next
 // step is due at once.
 bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms);
+
+// Called after a commit of copied records: measures the log.
+void audit_writer_note_added(audit_writer_t *writer);
+
+// True: the log is far over a limit, so steps of audit_writer_retain come before the next transaction. False after they have
+// taken some times as long as the last ones: new failures come in even after a limit was lowered by far.
+bool audit_writer_must_shrink(const audit_writer_t *writer);
 
 // Whether Redis's clock and the clock of this machine differ by at most a day and by at most half of audit.retain. While they
 // differ by more, no row expires.

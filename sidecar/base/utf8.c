@@ -56,3 +56,10 @@ void utf8_escape(buffer_t *out, const char *text, size_t len, const char *escape
         i += sequence ? sequence : 1;
     }
 }
+
+slice_t utf8_head(slice_t text, size_t most) {
+    if (text.len <= most) return text;
+    size_t len = most;
+    for (size_t back = 0; back < 3 && len && ((unsigned char)text.data[len] & 0xc0) == 0x80; back++) len--;
+    return (slice_t){text.data, len};
+}

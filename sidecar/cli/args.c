@@ -1,7 +1,10 @@
 #include "cli/args.h"
 
+#include <stdarg.h>
+
 #include "base/buffer.h"
 #include "base/text/suggest.h"
+#include "base/text/terminal_escape.h"
 #include "dialects/registry.h"
 #include "redis/cluster/cluster.h"
 #include "redis/tls/files.h"
@@ -25,6 +28,16 @@ int args_refuse(const char *command, const char *what, const char *word, const c
     return CLI_USAGE;
 }
 
+int cli_usage_error(const char *command, const char *format, ...) {
+    va_list values;
+    fprintf(stderr, "queue-sidecar %s: ", command);
+    va_start(values, format);
+    vfprintf(stderr, format, values);
+    va_end(values);
+    fprintf(stderr, "\nSee `queue-sidecar help %s`.\n", command);
+    return CLI_USAGE;
+}
+
 const cli_command_t *args_find_command(const cli_command_t *const *commands, const char *name) {
     for (; commands && *commands; commands++)
         if (strcmp((*commands)->name, name) == 0) return *commands;
@@ -36,7 +49,12 @@ const cli_command_t *args_need_command(const cli_command_t *const *commands, con
     size_t count = 0;
     const cli_command_t *command = args_find_command(commands, name);
     for (; !command && count < NAMES_MAX && commands[count]; count++) names[count] = commands[count]->name;
-    if (!command) args_refuse(parent, *parent ? "unknown subcommand" : "unknown command", name, names, count);
+    if (!command && *parent && (!*name || *name == '-')) {
+        fprintf(stderr, "queue-sidecar %s: specify a subcommand:", parent);
+        for (size_t i = 0; i < count; i++) fprintf(stderr, "%s %s", i ? "," : "", names[i]);
+        fprintf(stderr, "\nSee `queue-sidecar help %s`.\n", parent);
+    } else if (!command)
+        args_refuse(parent, *parent ? "unknown subcommand" : "unknown command", name, names, count);
     return command;
 }
 
@@ -152,18 +170,6 @@ const char *cli_config_path(const char *option) {
     return variable && *variable ? variable : CLI_DEFAULT_CONFIG;
 }
 
-config_t *cli_load_config(const char *path) {
-    buffer_t messages = {0};
-    config_t *config = config_load(path, dialect_settings, &messages);
-    for (const char *line = buffer_text(&messages); *line;) {
-        int len = (int)strcspn(line, "\n");
-        fprintf(stderr, "%s%.*s\n", config ? "warning: " : "", len, line);
-        line += len + (line[len] == '\n');
-    }
-    buffer_free(&messages);
-    return config;
-}
-
 bool cli_find_queue(const char *command, const config_t *config, const char *name, size_t *index) {
     const queue_config_t *found = config_find_queue(config, name);
     const char *nearest = NULL;
@@ -179,6 +185,16 @@ bool cli_find_queue(const char *command, const config_t *config, const char *nam
 
 void cli_find_mode(config_t *config) {
     if (config_may_be_cluster(config)) config->redis.found = cluster_find_mode(&config->redis);
+}
+
+void cli_print_redis_error(const char *address, const redis_error_t *error) {
+    buffer_t safe = {0};
+    char *text = redis_error_without(error, address);
+    terminal_escape(&safe, slice_text(text), false);
+    fflush(stdout);
+    fprintf(stderr, "queue-sidecar: redis%s%s: %s\n", *address ? " at " : "", address, buffer_text(&safe));
+    buffer_free(&safe);
+    free(text);
 }
 
 bool cli_check_tls_files(const config_t *config, buffer_t *messages) {

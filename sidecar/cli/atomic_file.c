@@ -14,7 +14,7 @@ static bool atomic_file_fail(buffer_t *why, const char *path, const char *text) 
 }
 
 static bool atomic_file_is_log(const char *path, const char *log) {
-    static const char *const suffixes[] = {"", "-wal", "-shm", ".lock"};
+    static const char *const suffixes[] = {"", "-wal", "-shm", ".lock", ".in-effect.cfg"};
     bool same = false;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         char *of_log = mem_printf("%s%s", log, suffixes[i]);

@@ -4,16 +4,17 @@
 
 #include "audit/audit.h"
 #include "base/file.h"
+#include "base/text/time_text.h"
 #include "base/text/units.h"
 #include "cli/args.h"
-#include "cli/servers_text.h"
-#include "cli/shards.h"
 #include "cli/terminal.h"
-#include "cli/time_text.h"
+#include "http/api/tokens.h"
 #include "http/http.h"
 #include "inspect/preflight.h"
 #include "inspect/snapshot.h"
 #include "inspect/survey.h"
+#include "operate/shards.h"
+#include "operate/status/servers_text.h"
 #include "queue/lock.h"
 
 enum { INDENT = 9 }; // columns of a label
@@ -44,7 +45,9 @@ static void check_lock(const preflight_call_t *call, const snapshot_t *all, size
     if (*view->error.text) {
         preflight_report(call, PREFLIGHT_REFUSED, NULL, "cannot read the leader of \"%s\": %s", lock->name, view->error.text);
     } else if (!*view->holder) {
-        preflight_report(call, PREFLIGHT_FACT, NULL, "\"%s\" has no leader now", lock->name);
+        bool leads = call->keys->config->lock.lead;
+        preflight_report(call, leads ? PREFLIGHT_FACT : PREFLIGHT_WARNING, NULL, "\"%s\" has no leader now%s", lock->name,
+                         leads ? "" : ", and an instance of this config never leads");
     } else if (token_ttl_ms(view->holder) <= 0) {
         preflight_report(
             call, PREFLIGHT_REFUSED, NULL,
@@ -106,7 +109,7 @@ static void check_rights(const char *key, const char *path, int *faults) {
     free(text);
 }
 
-static void check_print_mode(const servers_t *servers, const cli_shards_t *shards, const redis_config_t *redis, int *faults) {
+static void check_print_mode(const servers_t *servers, const queue_shards_t *shards, const redis_config_t *redis, int *faults) {
     const servers_t cluster = {.mode = REDIS_MODE_CLUSTER, .primary_count = shards->count};
     buffer_t line = {0};
     if (config_redis_mode(redis) < REDIS_MODE_SENTINEL) return;
@@ -159,7 +162,7 @@ static void check_replica(const preflight_call_t *call, const primary_view_t *re
 }
 
 // Checks one primary and its queues.
-static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *faults, redis_error_t *error) {
+static outcome_t check_shard(const queue_shard_t *shard, servers_t *servers, int *faults, redis_error_t *error) {
     const preflight_call_t call = {shard->conn, shard->keys, check_print, faults, error};
     outcome_t outcome = conn_connect(shard->conn, error);
     if (outcome == OUTCOME_OK) outcome = servers_add_primary(servers, shard->conn, shard->keys->queues[0].absent, error);
@@ -180,12 +183,12 @@ static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *
 }
 
 // Returns the worst outcome.
-static outcome_t check_shards(const cli_shards_t *shards, const config_t *config, servers_t *servers, int *faults) {
+static outcome_t check_shards(const queue_shards_t *shards, const config_t *config, servers_t *servers, int *faults) {
     outcome_t worst = OUTCOME_OK;
     for (size_t i = 0; i < shards->count; i++) {
         redis_error_t error = {0};
         outcome_t outcome = check_shard(&shards->items[i], servers, faults, &error);
-        if (outcome != OUTCOME_OK) shards_print_error(conn_target(shards->items[i].conn), &error);
+        if (outcome != OUTCOME_OK) cli_print_redis_error(conn_target(shards->items[i].conn), &error);
         if (outcome > worst) worst = outcome;
     }
     for (size_t i = 0; i < config->queue_count; i++) {
@@ -205,20 +208,51 @@ static void check_http(const config_t *config, int *faults) {
     free(line);
 }
 
+typedef struct check_tokens {
+    const char *path;
+    bool here; // whether the sidecar runs on this machine
+    int *faults;
+} check_tokens_t;
+
+static void check_print_token(void *self, int64_t line, const char *why) {
+    const check_tokens_t *check = self;
+    char *place = line ? mem_printf(":%" PRId64, line) : mem_str("");
+    char *text = mem_printf("http.token_file %s%s: %s%s", check->path, place, why, line ? "" : "; nobody can sign in");
+    check_print(check->faults, check->here ? PREFLIGHT_REFUSED : PREFLIGHT_WARNING, NULL, text);
+    free(text);
+    free(place);
+}
+
+// Another machine, such as one that only tests the config, has no tokens.
+static void check_tokens(const config_t *config, bool here, int *faults) {
+    check_tokens_t check = {config->http.token_file, here, faults};
+    unsigned rights = 0;
+    bool read = *check.path && (here || access(check.path, R_OK) == 0);
+    if (read) rights = tokens_check(check.path, check_print_token, &check);
+    if ((read || !*check.path) && *config->http.user_header && !(rights & RIGHT_PROXY))
+        check_print(faults, PREFLIGHT_WARNING, NULL,
+                    "http.user_header is believed only with a token that has the right proxy, and http.token_file has none");
+}
+
 static int check_redis(const config_t *config) {
-    cli_shards_t *shards = shards_new(config, "queue-sidecar-check", NULL);
+    queue_shards_t *shards = shards_new(config, "queue-sidecar-check", NULL);
     servers_t servers = {0};
     redis_error_t error;
     int faults = 0;
     audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
+    if (!config->lock.lead)
+        check_print(&faults, PREFLIGHT_NOTE, NULL,
+                    "lock.lead is false: an instance of this config copies failures and serves page and API, and never leads");
     check_http(config, &faults);
+    check_tokens(config, true, &faults);
     check_rights("audit.path", config->audit.path, &faults);
     check_rights("redis.password_file", config->redis.password_file, &faults);
     check_rights("redis.sentinel_password_file", config->redis.sentinel_password_file, &faults);
     check_rights("redis.tls_key_file", config->redis.tls_key_file, &faults);
+    check_rights("http.token_file", config->http.token_file, &faults);
     servers_read_sentinels(&servers, &config->redis, NULL);
     outcome_t outcome = shards_find(shards, true, &error);
-    if (outcome != OUTCOME_OK) shards_print_error("", &error);
+    if (outcome != OUTCOME_OK) cli_print_redis_error("", &error);
     check_print_mode(&servers, shards, &config->redis, &faults);
     if (outcome == OUTCOME_OK) outcome = check_shards(shards, config, &servers, &faults);
     check_print_problems(&servers, &faults);
@@ -230,7 +264,7 @@ static int check_redis(const config_t *config) {
 }
 
 static int check_run(const cli_args_t *args) {
-    config_t *config = cli_load_config(args->config);
+    config_t *config = cli_load_config_file(args->config);
     buffer_t dump = {0}, faults = {0};
     if (!config || !cli_check_tls_files(config, &faults)) {
         fputs(buffer_text(&faults), stderr);
@@ -243,7 +277,11 @@ static int check_run(const cli_args_t *args) {
     fflush(stdout); // before the findings, where both go to a terminal
     buffer_free(&dump);
     if (args->redis) cli_find_mode(config);
-    int status = args->redis ? check_redis(config) : CLI_OK;
+    int warnings = 0, status = CLI_OK;
+    if (args->redis)
+        status = check_redis(config);
+    else
+        check_tokens(config, false, &warnings);
     config_free(config);
     return status;
 }
@@ -252,7 +290,7 @@ static const cli_option_t check_table[] = {
     CLI_OPTION_CONFIG,
     CLI_FLAG(cli_args_t, 0, "redis", redis,
              "connect and run the preflight: version, settings, key types, rights, leader; tell of sentinels, primaries, "
-             "replicas and TLS; check audit.path: rights, disk space, writer; check that http.port is free"),
+             "replicas and TLS; check audit.path: rights, disk space, writer; check that http.port is free, and http.token_file"),
 };
 
 const cli_command_t cli_check_command = {
@@ -264,8 +302,9 @@ const cli_command_t cli_check_command = {
                 "queue-sidecar check -c my.cfg >effective.cfg\tthe output is itself a config\n",
     .usage = "check [-c FILE] [--redis]",
     CLI_OPTIONS(check_table),
-    .text = "Prints every effective value and its origin; secrets are redacted. Warnings and faults of the config, each with "
-            "file and line, and what --redis finds go to standard error.",
+    .text = "Prints every effective value and its origin; secrets are redacted. Warnings and faults of the config and of "
+            "http.token_file, each with file and line, and what --redis finds go to standard error. Without --redis a file of "
+            "tokens that is not there is no fault: it may be on another machine.",
     .exits = "0 good\n1 with --redis: there is a fault, or Redis refuses a command\n2 wrong usage\n69 with --redis: Redis is "
              "unreachable\n78 bad config\n",
     .run = check_run,

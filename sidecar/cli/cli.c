@@ -6,9 +6,8 @@
 static const cli_command_t cli_version_command, cli_help_command;
 
 const cli_command_t *const cli_commands[] = {
-    &cli_run_command,     &cli_check_command,       &cli_status_command,
-    &cli_audit_command,   &cli_healthcheck_command, &cli_completion_command,
-    &cli_version_command, &cli_help_command,        NULL,
+    &cli_run_command,         &cli_check_command,      &cli_status_command,  &cli_audit_command, &cli_jobs_command,
+    &cli_healthcheck_command, &cli_completion_command, &cli_version_command, &cli_help_command,  NULL,
 };
 
 static int cli_version(const cli_args_t *args) {

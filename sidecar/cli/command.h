@@ -79,5 +79,6 @@ extern const cli_command_t cli_run_command;
 extern const cli_command_t cli_check_command;
 extern const cli_command_t cli_status_command;
 extern const cli_command_t cli_audit_command;
+extern const cli_command_t cli_jobs_command;
 extern const cli_command_t cli_healthcheck_command;
 extern const cli_command_t cli_completion_command;

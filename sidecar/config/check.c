@@ -73,13 +73,52 @@ static void check_policy(load_t *load, size_t i) {
         check_order(load, i, "retry_delay_max", policy->retry.delay_max_ms, "retry_delay", policy->retry.delay_ms);
     else if (config_queue_knows(queue, "retry_delay_max"))
         check_unused_limit(load, i);
-    if (policy->retry.backoff != BACKOFF_NONE && policy->roles == ROLE_MONITOR) {
+    if (policy->retry.backoff != BACKOFF_NONE && policy->roles == ROLE_MONITOR && *queue->backup) {
         const location_t *location = config_load_location(load, i, "roles");
         diagnostic_add(load->warnings, location,
                        "queue `%s`: retries wait in `%s`, but this queue lacks the role dispatcher: add it, or let another "
                        "sidecar promote them",
                        queue->name, queue->delayed);
     }
+}
+
+// Id, type and traceparent of a job are shown everywhere.
+static void check_hide(load_t *load, size_t i) {
+    const queue_config_t *queue = &load->config->queues[i];
+    const queue_policy_t *policy = &queue->policy;
+    const char *const keys[] = {"id_path", "type_path", "trace_path"}, *const words[] = {"id", "type", "traceparent"};
+    const char *const paths[] = {policy->id_path, policy->type_path, policy->trace_path};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        for (size_t h = 0; config_queue_knows(queue, keys[k]) && h < queue->policy.hide.count; h++) {
+            const char *hidden = queue->policy.hide.items[h];
+            size_t len = strlen(hidden);
+            if (strncmp(paths[k], hidden, len) != 0 || (paths[k][len] != '\0' && paths[k][len] != '/')) continue;
+            diagnostic_add(load->errors, config_load_location(load, i, "hide"),
+                           "queue `%s`: `hide` has \"%s\", but `%s` takes the %s of a job from there, which everybody sees",
+                           queue->name, hidden, keys[k], words[k]);
+        }
+    }
+}
+
+// One warning for all such queues: `defaults` may have `hide`.
+static void check_hidden_ids(load_t *load) {
+    size_t count = 0, first = 0;
+    for (size_t i = load->config->queue_count; i-- > 0;) {
+        const queue_config_t *queue = &load->config->queues[i];
+        if (!queue->name || load->queues[i].has_errors || !queue->policy.hide.count || *queue->policy.id_path ||
+            !config_queue_knows(queue, "id_path"))
+            continue;
+        first = i;
+        count++;
+    }
+    char *more = count > 1 ? mem_printf(" and %zu more", count - 1) : mem_str("");
+    if (count)
+        diagnostic_add(
+            load->warnings, config_load_location(load, first, "hide"),
+            "queue `%s`%s: `hide` without `id_path`: the id of a job is its SHA-256, by which somebody could find hidden "
+            "values, so page and API do not show it, and find no job by it. Set `id_path`",
+            load->config->queues[first].name, more);
+    free(more);
 }
 
 // A warning, because the queues of other slots work.
@@ -141,9 +180,27 @@ static keys_in_use_t conflicts_gather(const load_t *load) {
     return used;
 }
 
+// Whether notifications of one queue are jobs of the other one.
+static bool conflict_notifies(const load_t *load, const entry_t *from, const entry_t *to) {
+    return config_key_is_shared(from->key) && strcmp(load->config->queues[to->queue].ready, to->key->name) == 0;
+}
+
+// Whether failures of these jobs would make new jobs, perhaps without end.
+static bool conflict_loops(const load_t *load, const entry_t *from, const entry_t *to) {
+    return conflict_notifies(load, from, to) && *load->config->queues[to->queue].policy.on_failure;
+}
+
+// Queues may share the list of on_failure, also with a queue that takes notifications as jobs.
+static bool conflict_is_allowed(const load_t *load, const entry_t *a, const entry_t *b) {
+    if (conflict_notifies(load, a, b)) return !conflict_loops(load, a, b);
+    if (conflict_notifies(load, b, a)) return !conflict_loops(load, b, a);
+    return a->queue != b->queue && config_key_is_shared(a->key) && config_key_is_shared(b->key);
+}
+
 // Two queues may share a key that both only read. check_conflicts compares reserved prefixes.
-static bool conflict_is(const keys_in_use_t *used, const entry_t *a, const entry_t *b) {
+static bool conflict_is(const load_t *load, const keys_in_use_t *used, const entry_t *a, const entry_t *b) {
     if (strcmp(a->key->name, b->key->name) != 0 || (a->key->use == KEY_READS && b->key->use == KEY_READS)) return false;
+    if (conflict_is_allowed(load, a, b)) return false;
     return a->queue == b->queue || (!conflict_reserves(used, a->queue) && !conflict_reserves(used, b->queue));
 }
 
@@ -151,47 +208,49 @@ static bool conflict_is(const keys_in_use_t *used, const entry_t *a, const entry
 static void conflict_report(load_t *load, const entry_t *left, const entry_t *right) {
     const char *a = load->config->queues[left->queue].name, *b = load->config->queues[right->queue].name;
     const location_t *location = config_load_location(load, right->queue, right->key->option);
+    bool loops = conflict_loops(load, left, right) || conflict_loops(load, right, left);
+    const char *loop =
+        loops ? "; the queue that takes notifications needs on_failure = \"\", or each of its failures would be a new job" : "";
     if (left->queue == right->queue)
-        diagnostic_add(load->errors, location, "queue `%s`: its %s and its %s are the same key `%s`", a, left->key->role,
-                       right->key->role, left->key->name);
+        diagnostic_add(load->errors, location, "queue `%s`: its %s and its %s are the same key `%s`%s", a, left->key->role,
+                       right->key->role, left->key->name, loop);
     else
-        diagnostic_add(load->errors, location, "queues `%s` and `%s` share the key `%s`: it is %s of `%s` and %s of `%s`", a, b,
-                       left->key->name, left->key->role, a, right->key->role, b);
+        diagnostic_add(load->errors, location, "queues `%s` and `%s` share the key `%s`: it is %s of `%s` and %s of `%s`%s", a, b,
+                       left->key->name, left->key->role, a, right->key->role, b, loop);
 }
 
 static void conflicts_report_same_name(load_t *load, const keys_in_use_t *used) {
     for (size_t i = 0; i < used->count; i++)
         for (size_t j = i + 1; j < used->count && strcmp(used->entries[i].key->name, used->entries[j].key->name) == 0; j++)
-            if (conflict_is(used, &used->entries[i], &used->entries[j]))
+            if (conflict_is(load, used, &used->entries[i], &used->entries[j]))
                 conflict_report(load, &used->entries[i], &used->entries[j]);
 }
 
 // Reports two queues whose reserved prefixes overlap.
 static void conflicts_report_same_prefix(load_t *load, const keys_in_use_t *used, size_t one, size_t other) {
     const redis_key_t *mine = conflict_reserves(used, one), *others = conflict_reserves(used, other);
+    bool same = strcmp(mine->name, others->name) == 0;
+    if (same ? other > one : strncmp(others->name, mine->name, strlen(mine->name) - 1) != 0) return;
     const char *of = load->config->queues[one].name, *by = load->config->queues[other].name;
-    size_t later = one > other ? one : other;
-    const location_t *location = config_load_location(load, later, conflict_reserves(used, later)->option);
+    const location_t *location = config_load_location(load, one > other ? one : other, (one > other ? mine : others)->option);
     int base = (int)strlen(others->name) - 1;
-    if (strcmp(mine->name, others->name) == 0) {
-        if (other < one)
-            diagnostic_add(load->errors, location, "queues `%s` and `%s` have the same keys, which begin with `%.*s`", by, of,
-                           base, others->name);
-    } else if (strncmp(others->name, mine->name, strlen(mine->name) - 1) == 0) {
+    if (same)
+        diagnostic_add(load->errors, location, "queues `%s` and `%s` have the same keys, which begin with `%.*s`", by, of, base,
+                       others->name);
+    else
         diagnostic_add(load->errors, location,
                        "queue `%s`: its keys begin with `%.*s`; keys of jobs of queue `%s` can begin so too, as a job id may "
                        "hold a colon: set another `prefix` for one of the queues",
                        by, base, others->name, of);
-    }
 }
 
-// Reports the first key of a queue that begins with the reserved prefix of another queue.
+// Reports the first key of a queue that begins with the reserved prefix of another queue; for one queue its on_failure.
 static void conflicts_report_reserved_key(load_t *load, const keys_in_use_t *used, size_t one, size_t other) {
     const redis_key_t *mine = conflict_reserves(used, one);
     size_t len = strlen(mine->name) - 1, later = one > other ? one : other;
     for (size_t k = 0; k < used->of[other].count; k++) {
         const redis_key_t *key = &used->of[other].items[k];
-        if (key->pattern || strncmp(key->name, mine->name, len) != 0) continue;
+        if (key->pattern || (one == other && !config_key_is_shared(key)) || strncmp(key->name, mine->name, len) != 0) continue;
         const location_t *location = config_load_location(load, later, later == other ? key->option : mine->option);
         diagnostic_add(
             load->errors, location,
@@ -207,8 +266,9 @@ static void check_conflicts(load_t *load) {
     size_t queues = load->config->queue_count;
     for (size_t i = 0; i < queues; i++) {
         for (size_t j = 0; conflict_reserves(&used, i) && j < queues; j++) {
-            if (j == i || used.of[j].count == 0) continue;
-            (conflict_reserves(&used, j) ? conflicts_report_same_prefix : conflicts_report_reserved_key)(load, &used, i, j);
+            if (used.of[j].count == 0) continue;
+            (j != i && conflict_reserves(&used, j) ? conflicts_report_same_prefix : conflicts_report_reserved_key)(load, &used, i,
+                                                                                                                   j);
         }
     }
     for (size_t i = 0; i < queues; i++)
@@ -249,8 +309,10 @@ void config_load_check(load_t *load) {
         check_names(load, i);
         if (load->queues[i].has_errors) continue;
         check_policy(load, i);
+        check_hide(load, i);
         if (config_redis_mode(&load->config->redis) == REDIS_MODE_CLUSTER) check_slot(load, i);
     }
     check_conflicts(load);
     check_heartbeats(load);
+    check_hidden_ids(load);
 }

@@ -4,6 +4,8 @@
 // `check`, the sample file and docs/configuration.md follow this table.
 #pragma once
 
+#include <stdatomic.h>
+
 #include "base/buffer.h"
 #include "base/log.h"
 #include "base/slice.h"
@@ -20,9 +22,12 @@ typedef enum tls_verify { TLS_VERIFY_FULL, TLS_VERIFY_CA, TLS_VERIFY_NONE } tls_
 typedef enum tls_min { TLS_MIN_1_2, TLS_MIN_1_3 } tls_min_t;
 typedef enum lock_scope { LOCK_SCOPE_AUTO, LOCK_SCOPE_GROUP, LOCK_SCOPE_QUEUE } lock_scope_t;
 typedef enum retry_backoff { BACKOFF_NONE, BACKOFF_FIXED, BACKOFF_EXPONENTIAL } retry_backoff_t;
+typedef enum history_mode { HISTORY_MINUTE, HISTORY_OFF } history_mode_t;
 typedef enum log_format_name { FORMAT_AUTO, FORMAT_JSON, FORMAT_TEXT } log_format_name_t;
 
 enum { ROLE_DISPATCHER = 1u << 0, ROLE_MONITOR = 1u << 1 };
+enum { HIDE_MAX = 16 };                  // JSON pointers that `hide` may have
+#define HEARTBEAT_OF_CONSUMER "consumer" // value of `heartbeat`: the server itself knows when a worker was last there
 
 typedef struct retry_policy {
     int64_t times;     // retries before the final failure
@@ -33,27 +38,30 @@ typedef struct retry_policy {
     double jitter; // share of the delay, 0 to 1
 } retry_policy_t;
 
+typedef struct strings {
+    char **items; // owned, each NUL-ended
+    size_t count;
+} strings_t;
+
 // Settings of `defaults`, which a queue may override. Durations are milliseconds, sizes are bytes.
 typedef struct queue_policy {
     int64_t protected_timeout_ms; // one execution may take this long
     int64_t alive_timeout_ms;     // a job may exist this long; 0 = off
     bool alive_kills;             // end a job past its alive timeout even with a heartbeat
-    char *heartbeat;              // pattern in which * is the job id; "off" = none
+    char *heartbeat;              // pattern in which * is the job id; "off" = none; HEARTBEAT_OF_CONSUMER
     retry_policy_t retry;
     int64_t ready_limit;     // promotion waits while ready has this many jobs; 0 = no limit
     score_unit_t score_unit; // of the delayed scores, since 1970
     char *id_path;           // JSON pointers into the payload; "" = none
     char *created_path;
     char *type_path;
+    char *trace_path;    // likewise, in the payload as the audit log has it
     bool end_duplicates; // jobs of equal bytes may be ended instead of retried
     int64_t max_payload; // bytes; larger entries stay where they are, and are counted and logged
     unsigned roles;      // ROLE_* bits
+    char *on_failure;    // list that gets a notification of each failure; "" = none
+    strings_t hide;      // JSON pointers into the payload: nobody may see these values (operate/hide.h)
 } queue_policy_t;
-
-typedef struct strings {
-    char **items; // owned, each NUL-ended
-    size_t count;
-} strings_t;
 
 // After fewer than `below` attempts a job waits `delay_ms`. The last step has `below` INT64_MAX.
 typedef struct delay_step {
@@ -70,11 +78,11 @@ typedef struct queue_config {
     char *name;
     const config_dialect_t *dialect;
     int line; // where the queue's group begins in the file, for messages; 0 = unknown
-    // Effective key names, never NULL; "" = the dialect has no such key (in dialect list only dlq may be ""). A name may hold
-    // any byte but NUL.
+    // Effective key names, never NULL; "" = the dialect has no such key (in dialect list only backup and dlq may be ""). A
+    // name may hold any byte but NUL.
     char *ready;   // "" = no list, or several lists
     char *delayed; // zset
-    char *backup;  // list that scans rotate
+    char *backup;  // list that scans rotate; "" = no such scan
     char *errors;  // hash of the workers' reports
     char *dlq;     // list of dead letters; "" = none
     char *prefix;  // how the queue's keys begin; "" = the dialect has no such setting
@@ -90,6 +98,7 @@ typedef enum redis_key_size {
     SIZE_READY,   // length of a list; the queue may have several
     SIZE_DELAYED, // length of a zset whose scores promote_ops.due_us understands
     SIZE_BACKUP,  // length of a list whose entries rotation_ops.kind_of understands
+    SIZE_GROUP,   // of a stream: entries that no consumer of config_dialect_t.consumer_group has read, and those that are pending
     // Length of a list of job ids, the oldest last. Field `processedOn` of a job's hash has the start time. The key of the hash
     // is the key of the list, with the id in place of the role.
     SIZE_ACTIVE,
@@ -148,10 +157,12 @@ typedef struct redis_config {
 typedef struct config {
     char *path; // the file of the config
     char *group;
+    history_mode_t history;
     redis_config_t redis;
     struct {
         int64_t ttl_ms;
         lock_scope_t scope; // use config_lock_scope
+        bool lead;          // false: never acquire a lock
     } lock;
     struct {
         int64_t batch; // jobs per promote script
@@ -178,6 +189,10 @@ typedef struct config {
     struct {
         char *listen;
         int64_t port; // 0 = off
+        bool page;
+        char *token_file;  // "" = none: only the public part of the API
+        strings_t hosts;   // allowed in the header Host, besides addresses and localhost
+        char *user_header; // "" = none
     } http;
     struct {
         log_level_t level;
@@ -188,8 +203,10 @@ typedef struct config {
     } reload;
     queue_policy_t defaults;
     queue_config_t *queues;
-    size_t queue_count; // >= 1 after a good load
+    size_t queue_count;   // >= 1 after a good load
+    strings_t all_hidden; // `hide` of `defaults` and of each queue, as far as hide_payload takes them
 
+    atomic_int sharers;             // besides the owner
     struct config_origins *origins; // where each value came from, for config_dump; NULL in a refused config
     config_files_t files;           // from which it was read
 } config_t;
@@ -202,6 +219,8 @@ config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *
 // Every key that the queue's roles use, each name once. Owned: free with config_redis_keys_free.
 redis_keys_t config_redis_keys(const queue_config_t *queue);
 void config_redis_keys_free(redis_keys_t *keys);
+// Whether other queues may have the same key: the list of on_failure.
+bool config_key_is_shared(const redis_key_t *key);
 
 // The hash tag of a key (redis.io, cluster specification): the text between the first '{' and the next '}'; "" = none.
 slice_t config_hash_tag(const char *key);
@@ -220,23 +239,36 @@ lock_scope_t config_lock_scope(const config_t *config, redis_mode_t mode);
 // The name of a dialect, as in the file.
 const char *config_dialect_word(const config_dialect_t *dialect);
 
-// NULL is fine.
+// NULL is fine. Frees the config unless others still share it.
 void config_free(config_t *config);
+// Returns `config`, which lives until each sharer has called config_free. Any thread may call both.
+config_t *config_share(config_t *config);
 
 // Reads a file that config_load refused: all settings but queues, with the default for a wrong value. With these settings the
 // CLI finds the instance that still runs with an earlier config. audit.path is empty if a fault of syntax hides it. Owned; NULL =
 // the file cannot be read.
 config_t *config_load_refused(const char *path, config_dialects_fn *dialects) __attribute__((warn_unused_result));
 
+// Gives `config`, which was read from a dump, the secrets that a dump hides, of another one.
+void config_take_secrets(config_t *config, const config_t *from);
+
 // Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);
+
+// Visits every effective value, secrets redacted: `key` as "redis.host", "defaults.retry_times" or "queues.email.retry_times",
+// `value` as a config would hold it, `from` as "default", "defaults", "FILE:LINE" or "env NAME".
+typedef void config_visit_fn(void *self, const char *key, const char *value, const char *from);
+void config_each(const config_t *config, config_visit_fn *visit, void *self);
 
 // The origin of the value of a key outside queues, for messages: "FILE:LINE", or a variable of the environment; for a default,
 // the file. Borrowed.
 const char *config_place(const config_t *config, const char *section, const char *name);
 
 const queue_config_t *config_find_queue(const config_t *config, const char *name); // NULL = there is none
+
+// The list to which workers of the queue push jobs that failed; "" = none. Borrowed.
+const char *config_dead_letters(const queue_config_t *queue);
 
 // The pattern of the heartbeats that the queue looks at; NULL = none. Borrowed.
 const char *config_heartbeat(const queue_config_t *queue);

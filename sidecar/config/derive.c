@@ -56,6 +56,14 @@ static void derive_reset_policy(derive_t *derive) {
     derive->location->keys[config_key_row(config_key_find("queue", "heartbeat"))].origin = ORIGIN_DEFAULT;
 }
 
+static void derive_check_heartbeat(const derive_t *derive) {
+    const queue_config_t *queue = derive->queue;
+    if (queue->dialect->heartbeat_of_consumer || strcmp(queue->policy.heartbeat, HEARTBEAT_OF_CONSUMER) != 0) return;
+    derive_error(derive, "heartbeat",
+                 "`heartbeat` is \"" HEARTBEAT_OF_CONSUMER
+                 "\", but only dialect stream has consumers: use a key with one *, or \"off\"");
+}
+
 // A queue without delayed jobs needs no dispatcher.
 static void derive_limit_roles(derive_t *derive) {
     const config_dialect_t *dialect = derive->queue->dialect;
@@ -106,6 +114,7 @@ void config_load_dialect(load_t *load, size_t queue, const char *prefix) {
     derive_fill_texts(derive.queue);
     derive_limit_roles(&derive);
     derive_reset_policy(&derive);
+    derive_check_heartbeat(&derive);
     if (derive.queue->dialect->derive) derive.queue->dialect->derive(&derive);
     derive_check_names(&derive);
 }

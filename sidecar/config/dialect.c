@@ -2,6 +2,10 @@
 
 const char *config_dialect_word(const config_dialect_t *dialect) { return dialect->name; }
 
+const char *config_dead_letters(const queue_config_t *queue) {
+    return queue->dialect->dead_letters ? queue->dialect->dead_letters(queue) : "";
+}
+
 static bool dialect_has_word(const char *words, const char *word) {
     size_t len = strlen(word);
     for (const char *at = words; (at = strstr(at, word)) != NULL; at += len) {
@@ -88,6 +92,13 @@ config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_f
     return row;
 }
 
+// Whether a dialect before `index` has an own key of this name.
+static bool dialect_key_is_of_earlier(config_dialects_fn *dialects, size_t index, const char *name) {
+    for (size_t i = 0; i < index; i++)
+        if (dialect_find_own_key(dialects(i), name)) return true;
+    return false;
+}
+
 void config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self) {
     config_words_t words;
     for (size_t i = 0; i < config_key_count; i++) {
@@ -96,7 +107,8 @@ void config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *se
     }
     const config_dialect_t *dialect;
     for (size_t i = 0; (dialect = dialects(i)) != NULL; i++)
-        for (size_t k = 0; k < dialect->key_count; k++) each(self, &dialect->keys[k]);
+        for (size_t k = 0; k < dialect->key_count; k++)
+            if (!dialect_key_is_of_earlier(dialects, i, dialect->keys[k].name)) each(self, &dialect->keys[k]);
 }
 
 void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, const char *last,
@@ -120,17 +132,24 @@ void redis_keys_add(redis_keys_t *keys, const redis_key_t *key) {
     for (size_t i = 0; i < keys->count; i++)
         if (strcmp(keys->items[i].role, key->role) == 0 && strcmp(keys->items[i].name, key->name) == 0) return;
     keys->items = mem_grown(keys->items, keys->count, sizeof *keys->items);
-    keys->items[keys->count] = *key;
-    keys->items[keys->count++].name = mem_str(key->name);
+    size_t at = keys->count++;
+    for (; at && !key->pattern && keys->items[at - 1].pattern; at--) keys->items[at] = keys->items[at - 1];
+    keys->items[at] = *key;
+    keys->items[at].name = mem_str(key->name);
 }
 
 void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_size_t size) {
     redis_keys_add(keys, &(redis_key_t){option, option, name, type, KEY_WRITES, size, false, false});
 }
 
+static const char NOTIFICATIONS[] = "on_failure";
+
+bool config_key_is_shared(const redis_key_t *key) { return strcmp(key->option, NOTIFICATIONS) == 0; }
+
 redis_keys_t config_redis_keys(const queue_config_t *queue) {
     redis_keys_t keys = {0};
     queue->dialect->redis_keys(queue, &keys);
+    redis_keys_add_option(&keys, NOTIFICATIONS, queue->policy.on_failure, "list", SIZE_NONE);
     if (config_heartbeat(queue))
         redis_keys_add(
             &keys, &(redis_key_t){.role = "heartbeat", .option = "heartbeat", .name = queue->policy.heartbeat, .pattern = true});

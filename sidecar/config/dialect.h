@@ -26,16 +26,18 @@ typedef struct derive {
 
 struct config_dialect {
     const char *name; // the word in the file
-    // Keys of its own, made by DIALECT_KEY. No other dialect may have a key of the same name.
+    // Keys of its own, made by DIALECT_KEY, or by CONFIG_KEY with `own`. A key of the same name in another dialect must be the
+    // same but for its place.
     const config_key_t *keys;
     size_t key_count;
     size_t own_size; // size of the struct that holds the values of these keys (queue_config_t.own); 0 = no such struct
     const config_refusal_t *refusals;
     size_t refusal_count;
-    const char *prefix;    // default of the key `prefix`; NULL = the dialect does not know that key
-    bool delays;           // has delayed jobs; false: only the role monitor serves its queues
-    bool many_slots;       // its keys lie in many slots, so that it cannot work in a Cluster
-    bool heartbeat_of_job; // * in `heartbeat` is the job's id; false: `heartbeat` is off unless the queue sets it
+    const char *prefix;         // default of the key `prefix`; NULL = the dialect does not know that key
+    bool delays;                // has delayed jobs; false: only the role monitor serves its queues
+    bool many_slots;            // its keys lie in many slots, so that it cannot work in a Cluster
+    bool heartbeat_of_consumer; // `heartbeat` may be HEARTBEAT_OF_CONSUMER
+    bool heartbeat_of_job;      // * in `heartbeat` is the job's id; false: `heartbeat` is off unless the queue sets it
 
     // Derives key names, and reports settings that cannot work. NULL: each key name is a setting of its own.
     void (*derive)(derive_t *derive);
@@ -44,7 +46,14 @@ struct config_dialect {
     void (*compare)(derive_t *derive, const queue_config_t *earlier);
     // Frees memory in `own` that derive allocated. The values of keys are freed already. NULL: derive allocates nothing.
     void (*release)(void *own);
-    // Adds the keys that its workers and the sidecar share, in the order of the dump; patterns last.
+    // The list to which workers push jobs that failed; "" = the queue has none. NULL: no queue has one.
+    const char *(*dead_letters)(const queue_config_t *queue);
+    // Adds the commands that workers of the queue must use, in one line, for `check`. NULL: the dialect's library knows
+    // them, and `check` prints the names of the keys, if there is `derive`.
+    void (*commands)(const queue_config_t *queue, buffer_t *out);
+    // The name of the group whose consumers read the queue's stream, borrowed. NULL: the dialect has no key of SIZE_GROUP.
+    const char *(*consumer_group)(const queue_config_t *queue);
+    // Adds the keys that its workers and the sidecar share, in the order of the dump.
     void (*redis_keys)(const queue_config_t *queue, redis_keys_t *out);
 };
 
@@ -63,7 +72,7 @@ char *derive_quote(const char *text); // the text in the syntax of the file, saf
 
 // ---- For redis_keys.
 
-// Adds a key, unless the name is NULL or "", or a key of this role has the name. Copies the name.
+// Adds a key, unless the name is NULL or "", or a key of this role has the name. Copies the name. Patterns stay last.
 void redis_keys_add(redis_keys_t *keys, const redis_key_t *key);
 // Adds a key that the sidecar writes. The option that sets the key's name is also the role.
 void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_size_t size);

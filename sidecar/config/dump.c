@@ -94,13 +94,23 @@ static void dump_write_keys(const queue_config_t *queue, buffer_t *out) {
     config_redis_keys_free(&keys);
 }
 
+static void dump_write_commands(const queue_config_t *queue, buffer_t *out) {
+    buffer_t commands = {0};
+    queue->dialect->commands(queue, &commands);
+    if (commands.len) buffer_printf(out, "        # %s\n", buffer_text(&commands));
+    buffer_free(&commands);
+}
+
 static void dump_write_queue(const queue_config_t *queue, const origin_t *origins, buffer_t *out) {
     dump_t dump = {.count = 0};
     buffer_str(out, "    {\n");
     dump_add_of_queue(&dump, "queue-only", queue, origins);
     dump_add_of_queue(&dump, "queue", queue, origins);
     dump_write(&dump, 8, out);
-    if (queue->dialect->derive) dump_write_keys(queue, out);
+    if (queue->dialect->commands)
+        dump_write_commands(queue, out);
+    else if (queue->dialect->derive)
+        dump_write_keys(queue, out);
     buffer_str(out, "    }");
 }
 
@@ -128,6 +138,54 @@ void config_dump(const config_t *config, buffer_t *out) {
         dump_write_queue(&config->queues[i], config->origins->queues[i], out);
     }
     buffer_str(out, "\n);\n");
+}
+
+// ---- Each value, for programs.
+
+// Returns where a value came from, owned.
+static char *dump_origin(const config_t *config, const queue_config_t *queue, const config_key_t *key, origin_t origin) {
+    const char *place = queue || key->own ? NULL : config->origins->places[config_key_row(key)];
+    if (origin == ORIGIN_ENVIRONMENT && place) return mem_printf("env %s", place);
+    if (origin == ORIGIN_DEFAULT) return mem_str("default");
+    if (origin == ORIGIN_DEFAULTS) return mem_str("defaults");
+    if (place) return mem_str(place);
+    return queue && queue->line ? mem_printf("%s:%d", config->path, queue->line) : mem_str(config->path);
+}
+
+static void dump_visit(const config_t *config, const queue_config_t *queue, const config_key_t *key, origin_t origin,
+                       config_visit_fn *visit, void *self) {
+    const char *section = config_key_in_policy(key) ? "defaults" : key->section;
+    const void *base = queue                       ? config_queue_base(key, queue)
+                       : config_key_in_policy(key) ? (const void *)&config->defaults
+                                                   : (const void *)config;
+    char *name = queue      ? mem_printf("queues.%s.%s", queue->name, key->name)
+                 : *section ? mem_printf("%s.%s", section, key->name)
+                            : mem_str(key->name);
+    char *from = dump_origin(config, queue, key, origin);
+    buffer_t value = {0};
+    if (config->redis.user_alone && strcmp(name, "redis.username") == 0)
+        config_quote(CONFIG_REDACTED, &value);
+    else
+        config_value_write(key, base, &value);
+    visit(self, name, buffer_text(&value), from);
+    buffer_free(&value);
+    free(from);
+    free(name);
+}
+
+void config_each(const config_t *config, config_visit_fn *visit, void *self) {
+    for (size_t row = 0; row < config_key_count; row++) {
+        const config_key_t *key = &config_keys[row];
+        bool listed = strcmp(key->section, "queue-only") != 0 && strcmp(key->name, "url") != 0;
+        if (listed) dump_visit(config, NULL, key, config->origins->keys[row], visit, self);
+    }
+    for (size_t i = 0; i < config->queue_count; i++) {
+        const queue_config_t *queue = &config->queues[i];
+        const config_key_t *key;
+        for (size_t row = 0; (key = config_queue_key(queue->dialect, row)) != NULL; row++)
+            if (config_key_in_queue(key) && config_key_of_dialect(key, queue->dialect))
+                dump_visit(config, queue, key, config->origins->queues[i][row], visit, self);
+    }
 }
 
 bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *out) {

@@ -1,7 +1,7 @@
 // Heartbeats that several queues have in common.
 
 #include "base/utf8.h"
-#include "config/config.h"
+#include "config/dialect.h"
 
 enum {
     NAMED = 3,     // other queues that a text names
@@ -10,7 +10,8 @@ enum {
 
 const char *config_heartbeat(const queue_config_t *queue) {
     const queue_policy_t *policy = &queue->policy;
-    return (policy->roles & ROLE_MONITOR) && strchr(policy->heartbeat, '*') ? policy->heartbeat : NULL;
+    bool has_jobs = !queue->dialect->heartbeat_of_job || *queue->backup; // in progress
+    return (policy->roles & ROLE_MONITOR) && has_jobs && strchr(policy->heartbeat, '*') ? policy->heartbeat : NULL;
 }
 
 static bool heartbeats_are_digits(const char *text, size_t len) { return strspn(text, "0123456789") >= len; }

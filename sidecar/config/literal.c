@@ -60,6 +60,12 @@ void strings_free(strings_t *list) {
     *list = (strings_t){0};
 }
 
+strings_t strings_copy(const strings_t *list) {
+    strings_t copy = {0};
+    for (size_t i = 0; i < list->count; i++) strings_add(&copy, list->items[i]);
+    return copy;
+}
+
 bool strings_has(const strings_t *list, const char *text) {
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(list->items[i], text) == 0) return true;

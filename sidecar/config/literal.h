@@ -20,7 +20,7 @@ bool config_number_of(key_type_t type, const char *text, int64_t *value);
 // Whether the number lies within the bounds of the key, which are lengths for a text and delays for steps.
 bool config_number_in_bounds(const config_key_t *key, int64_t value);
 
-// ---- Lists: names (KEY_STRINGS) and delay steps (KEY_STEPS).
+// ---- Lists: names (KEY_STRINGS), JSON pointers (KEY_POINTERS), hosts (KEY_HOSTS) and delay steps (KEY_STEPS).
 
 // Calls `take` for each text of a list, or each part of "10: 10s, *: 60s". False: an element is no text, or `take` returned
 // false.
@@ -35,6 +35,7 @@ bool delay_steps_parse(const config_key_t *key, const node_t *node, delay_steps_
 void strings_write(const strings_t *list, buffer_t *out);
 void delay_steps_write(const delay_steps_t *list, buffer_t *out);
 
+strings_t strings_copy(const strings_t *list);
 void strings_add(strings_t *list, const char *text); // copies the text
 void strings_free(strings_t *list);                  // leaves an empty list
 bool strings_has(const strings_t *list, const char *text);

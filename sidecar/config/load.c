@@ -1,6 +1,7 @@
 #include "config/load.h"
 
 #include "config/dialect.h"
+#include "config/literal.h"
 #include "config/value.h"
 
 // The struct that holds the value of a key of `defaults` or outside queues; NULL for a key of queues only.
@@ -88,6 +89,12 @@ static load_t load_begin(const char *path, config_dialects_fn *dialects, diagnos
     return load;
 }
 
+// One more than hide_payload takes is enough: then it hides all.
+static void load_gather_hidden(strings_t *all, const strings_t *hide) {
+    for (size_t i = 0; i < hide->count && all->count <= HIDE_MAX; i++)
+        if (!strings_has(all, hide->items[i])) strings_add(all, hide->items[i]);
+}
+
 config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *messages) {
     diagnostics_t errors = {0}, warnings = {0};
     load_t load = load_begin(path, dialects, &errors, &warnings);
@@ -100,6 +107,9 @@ config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *
         config_load_redis(&load);
         config_load_queues(&load, root);
         config_load_check(&load);
+        load_gather_hidden(&load.config->all_hidden, &load.config->defaults.hide);
+        for (size_t i = 0; i < load.config->queue_count; i++)
+            load_gather_hidden(&load.config->all_hidden, &load.config->queues[i].policy.hide);
         load.config->origins = load_origins(&load);
     }
     bool good = errors.count == 0;
@@ -118,11 +128,28 @@ config_t *config_load_refused(const char *path, config_dialects_fn *dialects) {
     load_t load = load_begin(path, dialects, &errors, &errors);
     node_t *root = config_source_read(path, &errors, &load.config->files);
     if (root) load_file(&load, root);
+    config_load_url(&load, ORIGIN_FILE);
     if (!root) *load.config->audit.path = '\0'; // nobody knows which one the file names
     config_load_environment(&load);
+    config_load_url(&load, ORIGIN_ENVIRONMENT);
     diagnostics_free(&errors);
     config_source_free(root);
     return load.config;
+}
+
+static void load_take_text(char **text, const char *from) {
+    if (**text) return;
+    free(*text);
+    *text = mem_str(from);
+}
+
+void config_take_secrets(config_t *config, const config_t *from) {
+    redis_config_t *to = &config->redis;
+    load_take_text(&to->password_file, from->redis.password_file);
+    load_take_text(&to->sentinel_password_file, from->redis.sentinel_password_file);
+    load_take_text(&to->password, from->redis.password);
+    load_take_text(&to->sentinel_password, from->redis.sentinel_password);
+    if (from->redis.user_alone) load_take_text(&to->username, from->redis.username);
 }
 
 const char *config_place(const config_t *config, const char *section, const char *name) {
@@ -139,14 +166,20 @@ static void config_free_queue(queue_config_t *queue) {
     free(queue->own);
 }
 
+config_t *config_share(config_t *config) {
+    atomic_fetch_add(&config->sharers, 1);
+    return config;
+}
+
 void config_free(config_t *config) {
-    if (!config) return;
+    if (!config || atomic_fetch_sub(&config->sharers, 1) > 0) return;
     for (size_t i = 0; i < config_key_count; i++) {
         void *base = load_base(config, &config_keys[i]);
         if (base) config_value_free(&config_keys[i], base);
     }
     for (size_t i = 0; i < config->queue_count; i++) config_free_queue(&config->queues[i]);
     free(config->queues);
+    strings_free(&config->all_hidden);
     for (size_t row = 0; config->origins && row < CONFIG_KEYS_MAX; row++) free(config->origins->places[row]);
     if (config->origins) free(config->origins->queues);
     free(config->origins);

@@ -9,6 +9,7 @@ static const char *const scope_words[] = {"auto", "group", "queue", NULL};
 static const char *const backoff_words[] = {"none", "fixed", "exponential", NULL};
 static const char *const unit_words[] = {"ms", "s", NULL};
 static const char *const level_words[] = {"error", "warn", "info", "debug", NULL};
+static const char *const history_words[] = {"minute", "off", NULL};
 static const char *const format_words[] = {"auto", "json", "text", NULL};
 
 #define TOP(field)    offsetof(config_t, field)
@@ -21,6 +22,8 @@ static const char *const format_words[] = {"auto", "json", "text", NULL};
 const config_key_t config_keys[] = {
     ROW("", "group", KEY_NAME, "default", "1", "128", TOP(group), false,
         "Name of the instances that serve the same queues under one lock; name it after the application.", PLAIN),
+    ROW("", "history", KEY_ENUM, "minute", NULL, NULL, TOP(history), true,
+        "Whether the leader keeps in Redis, for a day, what it counts in each queue every minute: 32KiB a queue, or 7KiB for every five minutes with more than 256 queues. off removes it.", .words = history_words),
 
     ROW("redis", "url", KEY_TEXT, "", "0", "4096", TOP(redis.url), false,
         "Redis in one line, redis://[user][:password]@host:port/db or unix:///path, instead of host, port, socket, db, username, password and tls; rediss:// is TLS.", .secret = true),
@@ -82,6 +85,8 @@ const config_key_t config_keys[] = {
         "How long the leader's lock lives without a renewal; also the longest pause at a takeover after a crash. The leader renews the lock after a third of this time.", PLAIN),
     ROW("lock", "scope", KEY_ENUM, "auto", NULL, NULL, TOP(lock.scope), false,
         "One lock for the whole group, or one for each hash tag, as Redis Cluster needs; auto is queue in a Cluster, and otherwise group.", .words = scope_words),
+    ROW("lock", "lead", KEY_BOOL, "true", NULL, NULL, TOP(lock.lead), false,
+        "Whether this instance may lead; with false it only copies failures into its audit log and serves page and API.", PLAIN),
 
     ROW("dispatcher", "batch", KEY_INT, "5000", "1", "5000", TOP(dispatcher.batch), true,
         "Maximum number of jobs that one promote script moves; fewer if these would take longer than redis.slice.", PLAIN),
@@ -116,9 +121,17 @@ const config_key_t config_keys[] = {
         "Whether the audit log goes when the instance ends: it then takes back its acknowledgements.", PLAIN),
 
     ROW("http", "listen", KEY_TEXT, "127.0.0.1", "1", "255", TOP(http.listen), false,
-        "Address that health and metrics are served on.", PLAIN),
+        "Address that health, metrics, page and API are served on.", PLAIN),
     ROW("http", "port", KEY_INT, "8642", "0", "65535", TOP(http.port), false,
-        "Port that health and metrics are served on; 0 turns them off.", PLAIN),
+        "Port that health, metrics, page and API are served on; 0 turns them off.", PLAIN),
+    ROW("http", "page", KEY_BOOL, "true", NULL, NULL, TOP(http.page), false,
+        "Whether the page is served at /; health, metrics and API do not depend on it.", PLAIN),
+    ROW("http", "token_file", KEY_TEXT, "", "0", "4095", TOP(http.token_file), false,
+        "Path of a file with the tokens of page and API, read again when it changes; empty means none: then only what /metrics tells is shown.", .secret_file = true),
+    ROW("http", "hosts", KEY_HOSTS, "", "0", "32", TOP(http.hosts), false,
+        "Host names under which page and API are reached, without a port; addresses and localhost are always allowed.", PLAIN),
+    ROW("http", "user_header", KEY_HEADER, "", "0", "64", TOP(http.user_header), false,
+        "Header in which a proxy names the person, believed only with a token that has the right proxy; empty means none.", PLAIN),
 
     ROW("log", "level", KEY_ENUM, "info", NULL, NULL, TOP(log.level), true,
         "How much is logged.", .words = level_words),
@@ -159,12 +172,18 @@ const config_key_t config_keys[] = {
         "JSON pointer to the time a job was made, in score_unit since 1970; empty, or a time before 1973, means when the job was first seen.", PLAIN),
     ROW("queue", "type_path", KEY_POINTER, "", "0", "512", POLICY(type_path), true,
         "JSON pointer to the job's type, for the audit log; empty means none.", PLAIN),
+    ROW("queue", "trace_path", KEY_POINTER, "", "0", "512", POLICY(trace_path), true,
+        "JSON pointer to a W3C traceparent in the payload, which is kept with a failure; empty means none.", PLAIN),
     ROW("queue", "end_duplicates", KEY_BOOL, "false", NULL, NULL, POLICY(end_duplicates), true,
         "Whether jobs of equal bytes may be ended while several are in progress, instead of retried.", PLAIN),
     ROW("queue", "max_payload", KEY_SIZE, "16MiB", "1KiB", "512MiB", POLICY(max_payload), true,
         "Largest job that is handled; larger jobs stay where they are, and are counted and logged.", PLAIN),
     ROW("queue", "roles", KEY_ROLES, "dispatcher, monitor", NULL, NULL, POLICY(roles), true,
         "Roles that serve the queue: dispatcher promotes due jobs, monitor finds stalled jobs.", PLAIN),
+    ROW("queue", "on_failure", KEY_REDIS, "", "0", "1024", POLICY(on_failure), true,
+        "Key of a list that gets a small JSON of each final failure, for a worker who tells people; empty means none. Of more than 10,000 the oldest go.", PLAIN),
+    ROW("queue", "hide", KEY_POINTERS, "", "0", "16", POLICY(hide), true,
+        "JSON pointers to values in the payload that page and API never show, find or group by. They hide a payload that is no JSON object or array as a whole. Log and requeue keep every byte.", PLAIN),
 
     ROW("queue-only", "name", KEY_NAME, NULL, "1", "128", QUEUE(name), false,
         "Name of the queue; its keys take their names from it.", PLAIN),
@@ -174,8 +193,8 @@ const config_key_t config_keys[] = {
         "Key of the list that workers take jobs from.", PLAIN),
     ROW("queue-only", "delayed", KEY_REDIS, "<name>:delayed", "1", "1024", QUEUE(delayed), false,
         "Key of the zset of jobs that are not yet due.", PLAIN),
-    ROW("queue-only", "backup", KEY_REDIS, "<name>:backup", "1", "1024", QUEUE(backup), false,
-        "Key of the list of jobs in progress.", PLAIN),
+    ROW("queue-only", "backup", KEY_REDIS, "<name>:backup", "0", "1024", QUEUE(backup), false,
+        "Key of the list of jobs in progress; empty means none, where only watch matters.", PLAIN),
     ROW("queue-only", "errors", KEY_REDIS, "<name>:errors", "1", "1024", QUEUE(errors), false,
         "Key of the hash in which workers report failed jobs.", PLAIN),
     ROW("queue-only", "dlq", KEY_REDIS, "", "0", "1024", QUEUE(dlq), false,
@@ -233,12 +252,19 @@ const config_key_type_t config_key_types[] = {
                   "text of %s to %s bytes without control characters and ://, as a URL belongs in redis.url"},
     [KEY_NAME] = {"name", sizeof(char *), ANY_TEXT,
                   "text of %s to %s bytes without spaces and control characters, and not begin with \"" CONFIG_OWN_PREFIX "\""},
+    [KEY_HEADER] = {"header", sizeof(char *), ANY_TEXT,
+                    "the name of a header, %s to %s letters, digits and -, such as \"X-Forwarded-User\", and none that holds a "
+                    "secret"},
     [KEY_REDIS] = {"key", sizeof(char *), ANY_TEXT,
                    "the name of a Redis key, %s to %s bytes, and not begin with \"" CONFIG_OWN_PREFIX "\""},
     [KEY_PATTERN] = {"pattern", sizeof(char *), ANY_TEXT,
                      "\"off\", or the name of a Redis key with one * for the job id, such as \"email:*_alive\""},
     [KEY_POINTER] = {"pointer", sizeof(char *), ANY_TEXT, "\"\" or a JSON pointer, such as \"/meta/id\""},
     [KEY_STRINGS] = {"texts", sizeof(strings_t), ANY_LIST, "a list of %s to %s texts, each of 1 to 256 bytes"},
+    [KEY_POINTERS] = {"pointers", sizeof(strings_t), ANY_LIST,
+                      "a list of %s to %s JSON pointers, each of 1 to 256 bytes, such as [\"/card/number\"]"},
+    [KEY_HOSTS] = {"hosts", sizeof(strings_t), ANY_LIST,
+                   "a list of %s to %s host names without scheme, port and path, such as [\"queues.example.com\"]"},
     [KEY_STEPS] = {"delays", sizeof(delay_steps_t), ANY_LIST,
                    "a list of at most 16 steps, such as [\"10: 10s\", \"*: 1m\"], ascending, each delay from %s to %s and the "
                    "last for *"},

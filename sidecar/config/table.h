@@ -18,10 +18,13 @@ typedef enum key_type {
     KEY_ADDRESS,  // host or socket: no URL
     KEY_USER,     // no URL
     KEY_NAME,     // no spaces or control characters; does not begin with CONFIG_OWN_PREFIX
+    KEY_HEADER,   // name of an HTTP header that holds no secret, or ""
     KEY_REDIS,    // name of a Redis key; does not begin with CONFIG_OWN_PREFIX
     KEY_PATTERN,  // "off", or the name of a Redis key with one `*`
     KEY_POINTER,  // JSON pointer, or ""
     KEY_STRINGS,  // strings_t, each item 1 to MAX_CONFIG_STRING bytes; the bounds limit the number of items
+    KEY_POINTERS, // strings_t, each item a JSON pointer but ""
+    KEY_HOSTS,    // strings_t, each item a host name without a port; an address is one, too
     KEY_STEPS     // delay_steps_t, such as "10: 10s" and "*: 1440s" for later attempts; the bounds limit the delays
 } key_type_t;
 

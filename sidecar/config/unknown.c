@@ -59,17 +59,8 @@ static void unknown_add_home(const config_key_t *key, buffer_t *out) {
         buffer_str(out, "at the top level");
 }
 
-// Whether 0.1.0 had the key, without effect. A config of 0.1.0 must still load.
-static bool unknown_was_dropped(const char *section, const char *name) {
-    return strcmp(section, "http") == 0 && strcmp(name, "token_file") == 0;
-}
-
 void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix) {
     known_keys_t known;
-    if (unknown_was_dropped(section, node->name)) {
-        diagnostic_add(load->warnings, &node->location, "%s`%s` has no effect: remove it", prefix, node->name);
-        return;
-    }
     unknown_collect(&known, load->dialects, section);
     const char *nearest = suggest_nearest(node->name, known.names, known.count);
     const config_key_t *elsewhere = unknown_find_elsewhere(load->dialects, node->name, section);

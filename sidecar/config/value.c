@@ -1,10 +1,14 @@
 #include "config/value.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
+#include <strings.h>
 
 #include "base/text/units.h"
 #include "config/dialect.h"
 #include "config/literal.h"
+
+#define VALUE_ALNUM "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 static const char *const role_words[] = {"dispatcher", "monitor", NULL};
 static const unsigned role_bits[] = {ROLE_DISPATCHER, ROLE_MONITOR};
@@ -74,6 +78,27 @@ static bool value_is_pointer(const char *text) {
     return true;
 }
 
+// A name, or an address; * would be no pattern.
+static bool value_is_host(const char *text) {
+    unsigned char v6[sizeof(struct in6_addr)];
+    return inet_pton(AF_INET6, text, v6) == 1 || text[strspn(text, VALUE_ALNUM "-._")] == '\0';
+}
+
+// The name of whoever sent a request goes into the audit log, so it must not be a secret.
+static bool value_is_header(const char *text) {
+    static const char *const secret[] = {"Authorization", "Proxy-Authorization", "Cookie"};
+    for (size_t i = 0; i < sizeof secret / sizeof *secret; i++)
+        if (strcasecmp(text, secret[i]) == 0) return false;
+    return text[strspn(text, VALUE_ALNUM "-")] == '\0';
+}
+
+static bool value_parse_list(const config_key_t *key, const node_t *node, strings_t *list) {
+    bool good = strings_parse(key, node, list);
+    for (size_t i = 0; good && key->type != KEY_STRINGS && i < list->count; i++)
+        good = key->type == KEY_HOSTS ? value_is_host(list->items[i]) : value_is_pointer(list->items[i]);
+    return good;
+}
+
 // In a URL an @ follows user and password. The path of a socket may hold one.
 static bool value_is_address(const char *text) { return !strstr(text, "://") && (*text == '/' || !strchr(text, '@')); }
 
@@ -84,7 +109,7 @@ static bool value_is_user(const char *text) {
 }
 
 static bool value_is_pattern(const char *text) {
-    if (strcmp(text, "off") == 0) return true;
+    if (strcmp(text, "off") == 0 || strcmp(text, HEARTBEAT_OF_CONSUMER) == 0) return true;
     const char *star = strchr(text, '*');
     return star && !strchr(star + 1, '*') && !value_has_own_prefix(text);
 }
@@ -95,6 +120,7 @@ static bool value_takes_text(const config_key_t *key, const char *text) {
     case KEY_ADDRESS: return !value_has_control(text, false) && value_is_address(text);
     case KEY_USER: return !value_has_control(text, false) && value_is_user(text);
     case KEY_NAME: return !value_has_control(text, true) && !value_has_own_prefix(text);
+    case KEY_HEADER: return value_is_header(text);
     case KEY_REDIS: return !value_has_own_prefix(text);
     case KEY_PATTERN: return value_is_pattern(text);
     case KEY_POINTER: return value_is_pointer(text);
@@ -113,7 +139,9 @@ static bool value_parse(const config_key_t *key, const node_t *node, value_t *ou
     case KEY_BOOL: out->flag = strcmp(node->text, "true") == 0; return out->flag || strcmp(node->text, "false") == 0;
     case KEY_ENUM: out->word = value_word(key->words, node->text); return out->word >= 0;
     case KEY_ROLES: return config_list_each(node, value_take_role, &out->bits) && out->bits != 0;
-    case KEY_STRINGS: return strings_parse(key, node, &out->strings);
+    case KEY_STRINGS:
+    case KEY_POINTERS:
+    case KEY_HOSTS: return value_parse_list(key, node, &out->strings);
     case KEY_STEPS: return delay_steps_parse(key, node, &out->steps);
     default: break;
     }
@@ -123,7 +151,7 @@ static bool value_parse(const config_key_t *key, const node_t *node, value_t *ou
 }
 
 static void value_free(const config_key_t *key, value_t *value) {
-    if (key->type == KEY_STRINGS) strings_free(&value->strings);
+    if (key->type >= KEY_STRINGS && key->type <= KEY_HOSTS) strings_free(&value->strings);
     if (key->type == KEY_STEPS) free(value->steps.items);
     if (key->type < KEY_TEXT || key->type > KEY_POINTER || !value->text) return;
     if (key->secret) explicit_bzero(value->text, strlen(value->text));
@@ -261,7 +289,10 @@ void config_value_set_known(const config_key_t *key, const char *text, void *bas
 void config_value_copy(const config_key_t *key, void *to, const void *from) {
     value_t value;
     value_get(key, from, &value);
-    if (key->type >= KEY_TEXT) value.text = mem_str(value.text);
+    if (key->type == KEY_POINTERS)
+        value.strings = strings_copy(&value.strings);
+    else if (key->type >= KEY_TEXT)
+        value.text = mem_str(value.text);
     value_set(key, &value, to);
 }
 
@@ -312,7 +343,9 @@ void config_value_write(const config_key_t *key, const void *base, buffer_t *out
     case KEY_ENUM: buffer_printf(out, "\"%s\"", key->words[value.word]); break;
     case KEY_ROLES: value_write_roles(value.bits, out); break;
     case KEY_DIALECT: buffer_printf(out, "\"%s\"", value.dialect->name); break;
-    case KEY_STRINGS: strings_write(&value.strings, out); break;
+    case KEY_STRINGS:
+    case KEY_POINTERS:
+    case KEY_HOSTS: strings_write(&value.strings, out); break;
     case KEY_STEPS: delay_steps_write(&value.steps, out); break;
     default: value_write_text(key, value.text ? value.text : "", out);
     }

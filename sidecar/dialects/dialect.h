@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "model/job.h"
 #include "model/metrics.h"
+#include "queue/jobs/jobs.h"
 #include "queue/settle.h"
 
 // ---- Promotion: due jobs go from delayed to ready.
@@ -84,6 +85,8 @@ typedef struct scan_ops {
     // point into `again`. NULL: nothing to change.
     void (*settle)(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                    buffer_t *again);
+    // Appends the dialect's own request in place of settle_append; its reply is that of settle.lua. NULL: settle.lua settles.
+    void (*settle_append)(const call_t *call, const settle_ask_t *const *asks, size_t count);
 } scan_ops_t;
 
 // ---- Side tasks. A dialect may have tasks beside scans, or in place of scans. The monitor runs the queues in turn, and all
@@ -101,7 +104,7 @@ typedef struct side_task_call {
 } side_task_call_t;
 
 typedef struct side_task_ops {
-    void *(*open)(const queue_keys_t *keys); // the state of one queue, owned by the monitor
+    void *(*open)(const queue_keys_t *keys); // the state of one queue, owned by the monitor; NULL = the queue has no such task
     void (*close)(void *state);
     void (*forget)(void *state); // called for a new term or connection: drops cached state
     // Keys whose change triggers a step, at most SIDE_TASK_KEYS_MAX, borrowed from the state. NULL: none.
@@ -127,6 +130,7 @@ enum { REQUEUE_MARK_BYTES = 16 };
 // payload of the row.
 typedef struct requeue_push {
     const char *ready; // list that gets the job
+    bool takes_left;   // workers take from its left end, so the job goes to the right end, behind all that wait
     slice_t job;
     // Set that gets mark_id too; NULL = none. A mark_id in the set belongs to a waiting job, so the job is not pushed.
     const char *mark;
@@ -153,9 +157,23 @@ typedef struct requeue_ops {
     // Appends the dialect's own request; its replies are those of requeue.lua. A discard does not call this function. NULL: use
     // requeue.lua.
     void (*append)(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask);
-    // A requeue removes the job from the queue's dlq and the job's SHA-1 from sidecar:<queue>:recorded.
-    bool leaves_dlq;
 } requeue_ops_t;
+
+// ---- Jobs for people: `jobs list`, `jobs run`, `jobs cancel`.
+
+typedef enum jobs_state { JOBS_DELAYED, JOBS_READY, JOBS_IN_PROGRESS } jobs_state_t;
+
+typedef struct jobs_ops {
+    // Sets `hash`, or `prefix` and `fields`, of a range of this state. NULL: an entry is the job itself.
+    void (*details)(const queue_config_t *queue, jobs_state_t state, jobs_range_t *range);
+    // Reads an entry, and sets *payload, which may borrow from the entry. NULL: as a scan reads an entry.
+    void (*read)(const queue_config_t *queue, jobs_state_t state, const jobs_entry_t *entry, job_t *out, slice_t *payload);
+    // Read the jobs of a state that no zset or list holds, as a scan without rotation does. NULL: the keys of the config hold
+    // them, or, in progress, what scan_ops.open reads.
+    const scan_ops_t *ready, *in_progress;
+    bool changes;       // an entry of `delayed` is a job: it may be made due, or ended
+    const char *advice; // otherwise: what to do instead
+} jobs_ops_t;
 
 // ---- Preflight.
 
@@ -184,8 +202,11 @@ typedef struct dialect_ops {
     const scan_ops_t *scan;
     const side_task_ops_t *side_tasks[SIDE_TASKS_MAX + 1]; // in the order of their steps; ends with NULL
     const requeue_ops_t *requeue;
+    const jobs_ops_t *jobs; // never NULL
     // Checks before a queue is served whether its keys belong to this system. *refusal stays empty if they may. NULL: no check.
     outcome_t (*adopt)(const call_t *call, buffer_t *refusal);
+    // Checks whether the monitor can serve the queue; promotion goes on if it cannot. NULL: no check.
+    outcome_t (*monitor_fit)(const call_t *call, buffer_t *refusal);
     // Surveys tell whether workers use the keys that the config names. They only read.
     // Appends EXISTS of keys that the application makes when it uses the queue. NULL: absent keys say nothing.
     void (*used_append)(conn_t *conn, const queue_keys_t *at);
@@ -198,3 +219,5 @@ typedef struct dialect_ops {
 
 // Operations of queue_config_t.dialect; never NULL for a loaded config.
 const dialect_ops_t *dialect_ops(const config_dialect_t *settings);
+// How the queue's jobs in progress are scanned; NULL = they are not: by its dialect, or because it has no backup list.
+const scan_ops_t *dialect_scan(const queue_config_t *queue);

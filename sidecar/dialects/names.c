@@ -92,7 +92,7 @@ static void names_pass(names_t *names, size_t i, bool read) {
     bool reported = false;
     if (!read) request_begin(names->call->conn, "EXISTS", names->call->keys->queues[i].stamps);
     for (size_t k = 0; k < keys.count && !read && !names->call->keys->per_tag; k++)
-        if (!keys.items[k].pattern) request_text(names->call->conn, keys.items[k].name);
+        if (!keys.items[k].pattern && !config_key_is_shared(&keys.items[k])) request_text(names->call->conn, keys.items[k].name);
     if (!read) request_end(names->call->conn);
     if (read) names->unused[i] = names_read(names) == 0;
     for (size_t k = 0; k < keys.count; k++)

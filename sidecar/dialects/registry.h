@@ -8,7 +8,9 @@
     X(kmqueue)                                                                                                                   \
     X(delayed_queue)                                                                                                             \
     X(bull)                                                                                                                      \
-    X(private_queues)
+    X(bullmq)                                                                                                                    \
+    X(private_queues)                                                                                                            \
+    X(stream)
 
 #define X(name) extern const dialect_ops_t dialect_##name;
 DIALECTS(X)

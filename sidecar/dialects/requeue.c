@@ -9,8 +9,9 @@ enum { PRUNE_COUNT = 500 };
 
 // A job without a stamp begins a new life when the monitor first reads it. Only a job with a creation date of its own needs a
 // stamp, or its age would end it at once. Other jobs get none: a million stamps would take 100 MB.
-static bool requeue_needs_stamp(const queue_policy_t *policy) {
-    return policy->roles & ROLE_MONITOR && policy->alive_timeout_ms && *policy->created_path;
+static bool requeue_needs_stamp(const queue_config_t *queue) {
+    const queue_policy_t *policy = &queue->policy;
+    return policy->roles & ROLE_MONITOR && dialect_scan(queue) && policy->alive_timeout_ms && *policy->created_path;
 }
 
 outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error) {
@@ -41,19 +42,21 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
         return;
     }
     digest_parse(ask->record->answers, &event);
-    const requeue_ops_t *of_home = dialect_ops(home->config->dialect)->requeue;
     bool is_own = strcmp(ask->marker, home->requeued) == 0; // the failure is of `home`, and not of a queue outside the config
-    bool clears_dlq = is_own && of_home && of_home->leaves_dlq && *home->config->dlq;
+    // Readers of the list of dead letters could requeue the job a second time, and a later dead letter of equal bytes would look
+    // like this one. So the job leaves the list.
+    const char *letters = is_own ? config_dead_letters(home->config) : "";
     request_script(conn, &script_requeue, 9);
     request_text(conn, ask->marker, home->failures, home->meta, *where->ready ? where->ready : to->absent, to->stamps, to->meta,
-                 where->mark ? where->mark : ask->marker, clears_dlq ? home->config->dlq : ask->marker,
-                 clears_dlq ? home->recorded : ask->marker);
+                 where->mark ? where->mark : ask->marker, *letters ? letters : ask->marker,
+                 *letters ? home->recorded : ask->marker);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->discards ? "discarded" : "requeued", ask->by, ask->again ? "1" : "0");
     request_bytes(conn, where->job.data, where->job.len);
-    request_bytes(conn, ask->digest->bytes, requeue_needs_stamp(&to->config->policy) ? STAMP_FIELD_BYTES : 0);
+    request_bytes(conn, ask->digest->bytes, requeue_needs_stamp(to->config) ? STAMP_FIELD_BYTES : 0);
     request_int(conn, (int64_t)record_bytes(ask->record));
     request_bytes(conn, where->mark_id.data, where->mark_id.len);
+    request_text(conn, where->takes_left ? "left" : "right");
     record_append(conn, ask->record);
     request_end(conn);
 }
@@ -69,8 +72,11 @@ static bool requeue_read_mark(const char *mark, requeue_reply_t *out) {
 }
 
 outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, redis_error_t *error) {
-    static const char *const words[] = {
-        [REQUEUE_DONE] = "done", [REQUEUE_KNOWN] = "known", [REQUEUE_WAITING] = "waiting", [REQUEUE_UNFIT] = "unfit"};
+    static const char *const words[] = {[REQUEUE_DONE] = "done",
+                                        [REQUEUE_KNOWN] = "known",
+                                        [REQUEUE_ERASED] = "erased",
+                                        [REQUEUE_WAITING] = "waiting",
+                                        [REQUEUE_UNFIT] = "unfit"};
     redisReply *reply;
     *out = (requeue_reply_t){.kind = REQUEUE_UNFIT};
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
@@ -78,7 +84,7 @@ outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, redis_error_t *error)
     const char *detail = reply_text(reply_at(reply, 1));
     snprintf(out->why, sizeof out->why, "%s", detail);
     while (out->kind > REQUEUE_DONE && !reply_is(word, words[out->kind])) out->kind--;
-    if (out->kind == REQUEUE_KNOWN) requeue_read_mark(detail, out);
+    if (out->kind == REQUEUE_KNOWN || out->kind == REQUEUE_ERASED) requeue_read_mark(detail, out);
     if (reply_is(word, "type"))
         redis_error_set(error, OUTCOME_REFUSED, "its key `%s` holds a %s", detail, reply_text(reply_at(reply, 2)));
     else if (!reply_is(word, words[out->kind]))

@@ -11,14 +11,15 @@ enum { MAX_REQUEUE_BY = 128 };
 
 typedef enum requeued {
     REQUEUE_DONE,
-    REQUEUE_KNOWN,   // requeued or discarded before: see state, at_ms and by
+    REQUEUE_KNOWN,   // requeued, discarded or erased before: see state, at_ms and by
+    REQUEUE_ERASED,  // nothing was done: its payload was erased; see at_ms and by
     REQUEUE_WAITING, // nothing was done: the job is in the queue; see `why`
     REQUEUE_UNFIT,   // nothing was done: the queue cannot take the job yet; see `why`
 } requeued_t;
 
 typedef struct requeue_reply {
     requeued_t kind;
-    char state[16]; // requeued or discarded
+    char state[16]; // requeued, discarded or erased
     int64_t at_ms;  // by Redis's clock
     char by[MAX_REQUEUE_BY + 1];
     char why[256];
@@ -34,8 +35,8 @@ bool requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t no
 
 // Appends one request, to be sent with others. The event must have an id.
 void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask);
-// Reads the reply of one request. After OUTCOME_REFUSED or OUTCOME_RETRY the queue is unchanged. OUTCOME_REFUSED holds for every
-// request of this queue.
+// Reads the reply of one request, also of erase_append. After OUTCOME_REFUSED or OUTCOME_RETRY the queue is unchanged.
+// OUTCOME_REFUSED holds for every request of this queue.
 outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, redis_error_t *error);
 
 // Removes requeue markers older than `before_ms` (Redis's clock); fenced. Each call reads a part of the hash. *cursor is 0 at the

@@ -10,6 +10,7 @@ enum { CHANGES_SHOWN = 400, FAULTS_SHOWN = 2000 }; // bytes; a config may have h
 
 struct health {
     char *group; // owned
+    bool leads;  // as lock.lead
     metrics_t *metrics;
     pthread_mutex_t mutex; // guards the fields below
     const role_t *roles[HEALTH_WATCHED];
@@ -18,10 +19,11 @@ struct health {
     char *state;   // owned; a text: since when the configuration is in effect, and what it changed
 };
 
-health_t *health_new(metrics_t *metrics, const char *group) {
+health_t *health_new(metrics_t *metrics, const char *group, bool leads) {
     health_t *health = mem_alloc(sizeof *health);
     health->metrics = metrics;
     health->group = mem_str(group);
+    health->leads = leads;
     pthread_mutex_init(&health->mutex, NULL);
     return health;
 }
@@ -34,6 +36,8 @@ void health_free(health_t *health) {
     free(health->state);
     free(health);
 }
+
+const char *health_group(const health_t *health) { return health->group; }
 
 void health_watch_roles(health_t *health, const role_t *const *roles, size_t count) {
     pthread_mutex_lock(&health->mutex);
@@ -164,7 +168,7 @@ bool health_ready(health_t *health, buffer_t *json) {
     buffer_t hangs = {0};
     bool alive = health_alive(health, &hangs);
     bool redis = metric_get(&m->redis_up) > 0, leading = metric_get(&m->leading) > 0;
-    bool lock = leading || metric_get(&m->standing_by) > 0;
+    bool lock = leading || metric_get(&m->standing_by) > 0 || !health->leads;
     bool ready = alive && redis && lock;
     buffer_printf(json, "{\"ready\": %s", ready ? "true" : "false");
     health_add_text(json, "group", health->group);
@@ -173,9 +177,10 @@ bool health_ready(health_t *health, buffer_t *json) {
     health_add_check(json, "redis",
                      redis ? NULL : health_because(health, "cannot reach Redis, or it refuses the connection", WHY_REDIS), NULL);
     health_add_check(json, "lock", lock ? NULL : health_because(health, "neither leading nor standing by yet", WHY_REDIS),
-                     leading ? "leading"
-                     : lock  ? "standing by"
-                             : NULL);
+                     leading          ? "leading"
+                     : !health->leads ? HEALTH_NEVER_LEADS
+                     : lock           ? "standing by"
+                                      : NULL);
     health_add_check(json, "queues", health_unserved(health), NULL);
     health_add_check(json, "wakeups",
                      metric_get(&m->tracking_refused)

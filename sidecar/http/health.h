@@ -10,9 +10,15 @@ enum { HEALTH_WATCHED = 1032 }; // roles; those of several shards have the same 
 
 typedef struct health health_t;
 
-// Returns owned; borrows `metrics`, copies the group's name, which /readyz shows.
-health_t *health_new(metrics_t *metrics, const char *group);
+// The state of the lock in /readyz while lock.lead is false.
+#define HEALTH_NEVER_LEADS "never leads (lock.lead = false)"
+
+// Returns owned; borrows `metrics`, copies the group's name, which /readyz shows. `leads`: lock.lead; an instance that never
+// leads is ready without a leader.
+health_t *health_new(metrics_t *metrics, const char *group, bool leads);
 void health_free(health_t *health); // NULL is fine
+
+const char *health_group(const health_t *health); // borrowed
 
 // Watches these roles from now on; when it returns, no earlier role is in use. Borrows them.
 void health_watch_roles(health_t *health, const role_t *const *roles, size_t count);
@@ -29,8 +35,8 @@ void health_set_in_effect(health_t *health, const char *changes);
 // role that does not tick.
 bool health_alive(health_t *health, buffer_t *why);
 
-// Whether this instance works: it has Redis, and leads or stands by. *json: every check with the reason of its failure, also
-// those that do not decide the answer (a refused configuration, an audit log that cannot be written).
+// Whether this instance works: it has Redis, and leads or stands by, or never leads. *json: every check with the reason of its
+// failure, also those that do not decide the answer (a refused configuration, an audit log that cannot be written).
 bool health_ready(health_t *health, buffer_t *json);
 
 // Fills one entry for each name of a role, with the worst of its roles, and returns how many: seconds since its last tick ended

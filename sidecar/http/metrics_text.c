@@ -3,7 +3,7 @@
 #include "version.h"
 
 // LEVEL and SINCE as in metrics.h.
-typedef enum kind { COUNTER, GAUGE, LEVEL, SINCE, SETTING, BY_LABEL, HISTOGRAM, BUILD, ROLE_TURNS, ROLE_SECONDS } kind_t;
+typedef enum kind { COUNTER, GAUGE, LEVEL, SINCE, SETTING, BY_LABEL, HISTOGRAM, BUILD, GROUP, ROLE_TURNS, ROLE_SECONDS } kind_t;
 
 // One metric family.
 typedef struct family {
@@ -30,6 +30,7 @@ typedef struct family {
 
 static const family_t families[] = {
     {"build_info", BUILD, "version", "always 1; the label has the version", 0, 1, NULL, NULL},
+    {"group_info", GROUP, "group", "always 1; the label has the group of the instance", 0, 1, NULL, NULL},
     METRICS_INSTANCE(INSTANCE)
     METRICS_INSTANCE_BY_LABEL(INSTANCE_BY_LABEL)
     ROLE(turns, ROLE_TURNS, "role_turns", "1 while the role ticks in time; 0 = its next tick is overdue")
@@ -96,9 +97,13 @@ static const metric_t *page_metrics(const page_t *page, const metrics_queue_t *q
     return (const void *)(base + page->family->offset);
 }
 
+static int64_t page_get(const metric_t *metric, const metrics_queue_t *queue) {
+    return queue && metric_get(&queue->shown) == METRICS_ZERO ? 0 : metric_get(metric);
+}
+
 static void page_add_sample(const page_t *page, const metrics_queue_t *queue) {
-    int64_t number = metric_get(page_metrics(page, queue));
     kind_t kind = page->family->kind;
+    int64_t number = kind > GAUGE ? metric_get(page_metrics(page, queue)) : page_get(page_metrics(page, queue), queue);
     if (kind >= LEVEL && number < 0) return;                                            // not known
     if ((kind == LEVEL || kind == SINCE) && !metrics_counted(queue, page->now)) return; // not known any more
     if (kind == SINCE) number = metrics_age_ms(page->metrics, number, page->now);
@@ -110,7 +115,7 @@ static void page_add_values(const page_t *page, const metrics_queue_t *queue) {
     const family_t *family = page->family;
     for (size_t i = 0; family->values[i]; i++) {
         page_add_name(page, "", queue, family->label, family->values[i]);
-        page_add_number(page, metric_get(&page_metrics(page, queue)[i]));
+        page_add_number(page, page_get(&page_metrics(page, queue)[i], queue));
     }
 }
 
@@ -120,12 +125,12 @@ static void page_add_buckets(const page_t *page, const metrics_queue_t *queue) {
     for (size_t i = 0; i < METRICS_LATENESS_BUCKETS; i++) {
         char bound[32] = "+Inf";
         if (i < METRICS_LATENESS_BUCKETS - 1) snprintf(bound, sizeof bound, "%.9g", (double)bounds[i] / page->family->scale);
-        sum += metric_get(&page_metrics(page, queue)[i]);
+        sum += page_get(&page_metrics(page, queue)[i], queue);
         page_add_name(page, "_bucket", queue, "le", bound);
         buffer_printf(page->out, " %" PRId64 "\n", sum);
     }
     page_add_name(page, "_sum", queue, NULL, NULL);
-    page_add_number(page, metric_get(&queue->lateness_us));
+    page_add_number(page, page_get(&queue->lateness_us, queue));
     page_add_name(page, "_count", queue, NULL, NULL);
     buffer_printf(page->out, " %" PRId64 "\n", sum);
 }
@@ -143,14 +148,24 @@ static void page_add_roles(const page_t *page) {
     }
 }
 
+static void page_add_group(const page_t *page) {
+    buffer_str(page->out, METRICS_PREFIX "group_info{group=\"");
+    page_add_label(page->out, health_group(page->health));
+    buffer_str(page->out, "\"} 1\n");
+}
+
 static void page_add(void *self, const metrics_queue_t *queue) {
     const page_t *page = self;
-    switch (page->family->kind) {
+    kind_t kind = page->family->kind;
+    bool counted = kind <= GAUGE || kind == BY_LABEL || kind == HISTOGRAM; // other numbers of a queue are known or not
+    if (queue && counted && metric_get(&queue->shown) == METRICS_WITHHELD) return;
+    switch (kind) {
     case BY_LABEL: page_add_values(page, queue); break;
     case HISTOGRAM: page_add_buckets(page, queue); break;
     case ROLE_TURNS:
     case ROLE_SECONDS: page_add_roles(page); break;
     case BUILD: buffer_str(page->out, METRICS_PREFIX "build_info{version=\"" QS_VERSION "\"} 1\n"); break;
+    case GROUP: page_add_group(page); break;
     default: page_add_sample(page, queue);
     }
 }
@@ -163,6 +178,7 @@ static const char *family_type(const family_t *family) {
 void http_metrics(metrics_t *metrics, health_t *health, buffer_t *out) {
     page_t page = {.out = out, .metrics = metrics, .health = health, .now = mono_now()};
     metrics_grow(metrics, page.now);
+    metrics_begin_scrape(metrics, page.now);
     if (metrics_scraped(metrics, page.now)) health_wake(health, "leader"); // the leader measures the sizes
     for (size_t i = 0; i < FAMILIES; i++) {
         const family_t *family = page.family = &families[i];

@@ -218,9 +218,22 @@ static bool preflight_check_layout(const preflight_call_t *run, size_t i) {
     return good;
 }
 
+// Whether the monitor can serve the queue. Promotion goes on if it cannot.
+static void preflight_check_monitor(const preflight_call_t *run, size_t i) {
+    const queue_config_t *queue = run->keys->queues[i].config;
+    const dialect_ops_t *ops = dialect_ops(queue->dialect);
+    buffer_t refusal = {0};
+    if (!ops->monitor_fit || !(queue->policy.roles & ROLE_MONITOR)) return;
+    const call_t call = {.conn = run->conn, .keys = run->keys, .queue = i, .error = run->error};
+    if (ops->monitor_fit(&call, &refusal) == OUTCOME_OK && refusal.len)
+        preflight_report(run, PREFLIGHT_QUEUE_REFUSED, queue->name, "%s", buffer_text(&refusal));
+    buffer_free(&refusal);
+}
+
 static outcome_t preflight_check_layouts(const preflight_call_t *call) {
     *call->error = (redis_error_t){0};
-    for (size_t i = 0; i < call->keys->queue_count && call->error->outcome == OUTCOME_OK; i++) preflight_check_layout(call, i);
+    for (size_t i = 0; i < call->keys->queue_count && call->error->outcome == OUTCOME_OK; i++)
+        if (preflight_check_layout(call, i)) preflight_check_monitor(call, i);
     return call->error->outcome;
 }
 
@@ -296,6 +309,7 @@ outcome_t preflight_again(const preflight_call_t *call, const bool *suspected, c
     if (any_suspected) outcome = preflight_check_slots(call);
     if (any_suspected && (outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED)) outcome = preflight_check_types(call, suspected);
     for (size_t i = 0; i < count && outcome == OUTCOME_OK; i++) {
+        if (suspected[i]) preflight_check_monitor(call, i);
         wanted[i] = disabled[i] && preflight_check_layout(call, i);
         any_wanted |= wanted[i];
         outcome = call->error->outcome;

@@ -16,6 +16,8 @@ typedef struct probe {
 
 static bool probe_is_monitored(const queue_config_t *queue) { return (queue->policy.roles & ROLE_MONITOR) != 0; }
 
+static bool probe_notifies(const queue_config_t *queue) { return *queue->policy.on_failure != '\0'; }
+
 // Rights for queues of every dialect.
 static const right_t needed_rights[] = {
     {RIGHT_SCRIPT(acquire)},
@@ -50,8 +52,11 @@ static const right_t optional_rights[] = {
     {"keeping idle connections open", RIGHT_COMMANDS("PING")},
     {"reading a worker's name from its heartbeat", RIGHT_COMMANDS("GETRANGE"), .when = probe_is_monitored},
     {"removing jobs from the middle of a long list", RIGHT_COMMANDS("LSET"), .when = probe_is_monitored},
+    {"telling of failures (on_failure)", RIGHT_COMMANDS("LLEN", "LPUSH", "LRANGE", "LTRIM"), .when = probe_notifies},
     {0},
 };
+
+static const right_t history_rights[] = {{RIGHT_SCRIPT(history)}, {0}};
 
 static const char *const *probe_commands(const right_t *right) {
     return right->commands ? right->commands : right->script->commands;
@@ -98,6 +103,7 @@ static outcome_t probe_try_commands(probe_t *probe) {
     if (!probe->wanted) {
         probe_append(probe, NULL, needed_rights);
         probe_append(probe, NULL, optional_rights);
+        probe_append(probe, NULL, history_rights);
     }
     const config_dialect_t *dialect;
     for (size_t i = 0; (dialect = dialect_settings(i)); i++) probe_append(probe, dialect, dialect_ops(dialect)->rights);
@@ -219,6 +225,7 @@ outcome_t probe_rights(const preflight_call_t *call, const bool *wanted) {
     if (outcome == OUTCOME_OK && !wanted) {
         probe_report_all(&probe, PREFLIGHT_REFUSED, needed_rights);
         probe_report_all(&probe, PREFLIGHT_WARNING, optional_rights);
+        if (call->keys->config->history != HISTORY_OFF) probe_report_all(&probe, PREFLIGHT_WARNING, history_rights);
         if (!probe_rotate(&probe) || !probe_loaded_scripts(&probe) || !probe_connections(&probe)) outcome = call->error->outcome;
     }
     for (size_t i = 0; outcome == OUTCOME_OK && i < call->keys->queue_count; i++) probe_report_queue(&probe, i);

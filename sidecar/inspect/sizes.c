@@ -1,5 +1,6 @@
 #include "inspect/sizes.h"
 
+#include "config/dialect.h"
 #include "dialects/dialect.h"
 #include "queue/next_due.h"
 #include "queue/scripts.h"
@@ -18,6 +19,7 @@ typedef enum measure {
     MEASURE_READY = SIZE_READY,
     MEASURE_DELAYED = SIZE_DELAYED,
     MEASURE_BACKUP = SIZE_BACKUP,
+    MEASURE_GROUP = SIZE_GROUP,
     MEASURE_ACTIVE = SIZE_ACTIVE,
     MEASURE_MARKER,
     MEASURE_RECORDS,
@@ -25,8 +27,8 @@ typedef enum measure {
 } measure_t;
 
 static const char *const WORDS[] = {
-    [MEASURE_READY] = "length",  [MEASURE_DELAYED] = "due",     [MEASURE_BACKUP] = "alone",       [MEASURE_ACTIVE] = "active",
-    [MEASURE_MARKER] = "marker", [MEASURE_RECORDS] = "records", [MEASURE_RECORD_BYTES] = "bytes",
+    [MEASURE_READY] = "length", [MEASURE_DELAYED] = "due",   [MEASURE_BACKUP] = "alone",    [MEASURE_ACTIVE] = "active",
+    [MEASURE_GROUP] = "group",  [MEASURE_MARKER] = "marker", [MEASURE_RECORDS] = "records", [MEASURE_RECORD_BYTES] = "bytes",
 };
 
 const sizes_t sizes_unknown = {.delayed = SIZES_UNKNOWN,
@@ -70,9 +72,9 @@ typedef struct count {
 
 // ---- The request.
 
-// The word ends with the first `prefix` bytes of the key.
-static void sizes_add_row(count_t *c, size_t queue, measure_t measure, const char *key, size_t prefix) {
-    char *word = mem_printf("%s%s%.*s", WORDS[measure], prefix ? " " : "", (int)prefix, key);
+// The word ends with `more`.
+static void sizes_add_row(count_t *c, size_t queue, measure_t measure, const char *key, slice_t more) {
+    char *word = mem_printf("%s%s%.*s", WORDS[measure], more.len ? " " : "", (int)more.len, more.data);
     c->rows = mem_grown(c->rows, c->row_count, sizeof *c->rows);
     c->rows[c->row_count++] = (row_t){.queue = queue, .measure = measure, .key = mem_str(key), .word = word};
 }
@@ -83,15 +85,17 @@ static void sizes_add_keys(count_t *c, size_t queue, sizes_depth_t depth) {
     redis_keys_t keys = config_redis_keys(at->config);
     for (size_t i = 0; i < keys.count; i++) {
         const redis_key_t *key = &keys.items[i];
-        if (depth == SIZES_READY && key->size != SIZE_READY) continue;
-        size_t prefix = key->size == SIZE_ACTIVE ? strlen(key->name) - strlen(key->role) : 0;
-        if (key->size == SIZE_BACKUP) sizes_add_row(c, queue, MEASURE_MARKER, at->sentinel, 0);
-        if (key->size != SIZE_NONE) sizes_add_row(c, queue, (measure_t)key->size, key->name, prefix);
+        if (depth == SIZES_READY && key->size != SIZE_READY && key->size != SIZE_GROUP) continue;
+        slice_t more = slice_text("");
+        if (key->size == SIZE_GROUP) more = slice_text(at->config->dialect->consumer_group(at->config));
+        if (key->size == SIZE_ACTIVE) more = (slice_t){key->name, strlen(key->name) - strlen(key->role)};
+        if (key->size == SIZE_BACKUP) sizes_add_row(c, queue, MEASURE_MARKER, at->sentinel, slice_text(""));
+        if (key->size != SIZE_NONE) sizes_add_row(c, queue, (measure_t)key->size, key->name, more);
     }
     config_redis_keys_free(&keys);
-    if (depth == SIZES_READY) return;
-    sizes_add_row(c, queue, MEASURE_RECORDS, at->failures, 0);
-    sizes_add_row(c, queue, MEASURE_RECORD_BYTES, at->meta, 0);
+    if (depth < SIZES_ENDS) return;
+    sizes_add_row(c, queue, MEASURE_RECORDS, at->failures, slice_text(""));
+    sizes_add_row(c, queue, MEASURE_RECORD_BYTES, at->meta, slice_text(""));
 }
 
 static void sizes_begin(count_t *c, size_t first, sizes_depth_t depth) {
@@ -103,7 +107,9 @@ static void sizes_begin(count_t *c, size_t first, sizes_depth_t depth) {
         tally->ops = dialect_ops(at->config->dialect);
         tally->status.config = at->config;
         tally->backup = SIZES_UNKNOWN;
-        bool stamped = tally->ops->scan && (at->config->policy.roles & ROLE_MONITOR);
+        // A dialect that settles by a request of its own has the server's note about each entry in progress.
+        const scan_ops_t *scan = dialect_scan(at->config);
+        bool stamped = scan && !scan->settle_append && (at->config->policy.roles & ROLE_MONITOR);
         if (stamped && depth == SIZES_STAMPS) snprintf(tally->cursor, sizeof tally->cursor, "0");
         sizes_add_keys(c, i, depth);
     }
@@ -149,6 +155,15 @@ static void sizes_read_delayed(sizes_t *out, const tally_t *tally, const char *t
     out->next_due_ms = sizes_due_ms(tally->at->config, strtod(score, NULL));
 }
 
+static void sizes_read_group(sizes_t *out, const char *text, int64_t now_ms) {
+    char *rest;
+    int64_t unread = strtoll(text, &rest, 10);
+    if (unread >= 0) out->ready = unread;
+    out->in_progress = strtoll(rest, &rest, 10);
+    int64_t idle_ms = strtoll(rest, NULL, 10);
+    if (idle_ms >= 0) out->oldest_in_progress_ms = now_ms - idle_ms;
+}
+
 static void sizes_read_marker(tally_t *tally, const char *text) {
     char *random;
     tally->status.n = strtoll(text, &random, 10);
@@ -190,6 +205,7 @@ static void sizes_read_row(count_t *c, const row_t *row, const redisReply *reply
         number = strtoll(rest, NULL, 10);
         if (number > 0) out->oldest_in_progress_ms = number;
         break;
+    case MEASURE_GROUP: sizes_read_group(out, text, out->now_ms); break;
     case MEASURE_MARKER: sizes_read_marker(tally, text); break;
     case MEASURE_RECORDS: out->records = number; break;
     case MEASURE_RECORD_BYTES: sizes_read_bytes(out, number, strtoll(rest, NULL, 10)); break; // after MEASURE_RECORDS
@@ -210,8 +226,8 @@ static size_t sizes_read_length(count_t *c, size_t from, size_t to, redis_error_
     int64_t now_us = reply_number(reply_at(reply, 0));
     if (reply->elements > 1 && reply->elements - 1 < to - from) to = from + reply->elements - 1;
     for (size_t i = from; i < to; i++) {
-        sizes_read_row(c, &c->rows[i], reply_at(reply, i - from + 1));
         c->out[c->rows[i].queue].now_ms = now_us / 1000;
+        sizes_read_row(c, &c->rows[i], reply_at(reply, i - from + 1));
     }
     freeReplyObject(reply);
     if (now_us <= 0) redis_error_set(refusal, OUTCOME_REFUSED, "sizes: unexpected reply");

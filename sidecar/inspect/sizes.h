@@ -30,6 +30,7 @@ extern const sizes_t sizes_unknown; // without any number
 
 typedef enum sizes_depth {
     SIZES_READY,  // only the ready lists; every other number is unknown
+    SIZES_JOBS,   // like SIZES_ENDS without the failure stream
     SIZES_ENDS,   // a fixed amount of work for each queue; numbers from stamps are unknown
     SIZES_STAMPS, // reads stamps too if a queue has at most SIZES_STAMPS_MAX: about 1 ms of Redis for 3,000
 } sizes_depth_t;

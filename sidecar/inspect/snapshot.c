@@ -50,6 +50,7 @@ static void snapshot_append_lock(const reader_t *reader, size_t index) {
     request_begin(reader->conn, "HMGET", lock->served, "");
     for (size_t i = 0; i < lock->queue_count; i++) request_text(reader->conn, reader->keys->queues[lock->queues[i]].config->name);
     request_end(reader->conn);
+    request_append(reader->conn, "HLEN", lock->served);
     request_append(reader->conn, "HGETALL", lock->standbys);
 }
 
@@ -95,8 +96,15 @@ static void snapshot_read_lock(const reader_t *reader, size_t index) {
     conn_reply_free(reply);
     reply = snapshot_next_reply(reader, lock->served, &out->error);
     snapshot_read_leader(reply_text(reply_at(reply, 0)), out);
-    for (size_t i = 0; i < lock->queue_count; i++)
-        reader->out->queues[lock->queues[i]].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
+    int64_t known = 1; // the leader
+    for (size_t i = 0; i < lock->queue_count; i++) {
+        const redisReply *token = reply_at(reply, i + 1);
+        reader->out->queues[lock->queues[i]].served = *out->holder && reply_is(token, out->holder);
+        known += token && token->type == REDIS_REPLY_STRING;
+    }
+    conn_reply_free(reply);
+    reply = snapshot_next_reply(reader, lock->served, &out->error);
+    if (*out->leader && reply) out->others = reply_int(reply) - known;
     conn_reply_free(reply);
     reply = snapshot_next_reply(reader, lock->standbys, &out->error);
     snapshot_read_standbys(reply, reader->out->now_ms, out);
@@ -107,7 +115,8 @@ static void snapshot_read_lock(const reader_t *reader, size_t index) {
 
 static void snapshot_append_queue(const reader_t *reader, size_t index) {
     const queue_keys_t *queue = &reader->keys->queues[index];
-    request_begin(reader->conn, "HMGET", queue->meta, "group", READY_GROWS, META_STALE_UNIQUE, META_TRIMMED_EARLY);
+    request_begin(reader->conn, "HMGET", queue->meta, "group", READY_GROWS, META_STALE_UNIQUE, META_TRIMMED_EARLY,
+                  META_NOTIFICATION_LOST);
 #define X(name, ...) request_text(reader->conn, META_ANOMALY #name);
     ANOMALIES(X)
 #undef X
@@ -176,8 +185,11 @@ static void snapshot_read_queue(const reader_t *reader, size_t index) {
     snapshot_read_growth(reply_text(reply_at(reply, 1)), reader->out->now_ms, out);
     out->stale_unique = reply_number(reply_at(reply, 2));
     out->trimmed_early = reply_number(reply_at(reply, 3));
+    char *why;
+    out->lost_ms = strtoll(reply_text(reply_at(reply, 4)), &why, 10);
+    snprintf(out->lost_why, sizeof out->lost_why, "%s", *why ? why + 1 : why);
     for (size_t i = 0; i < ANOMALY_KINDS; i++) {
-        const redisReply *field = reply_at(reply, 4 + i);
+        const redisReply *field = reply_at(reply, 5 + i);
         if (reply_len(field)) out->anomalies[i] = mem_str(reply_text(field));
     }
     conn_reply_free(reply);

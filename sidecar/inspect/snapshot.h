@@ -15,13 +15,15 @@ typedef struct snapshot_copy {
 } snapshot_copy_t;
 
 typedef struct snapshot_queue {
-    redis_error_t error;            // the first of an unknown field; OUTCOME_OK = every field is known
-    bool served;                    // the leader serves the queue
-    char owner[136];                // the group that owns the queue; "" = no group yet
-    int64_t grows_ms;               // for how long the ready list only grew, as the leader counts; 0 = it did not
-    int64_t grows_to;               // its length at the last count
-    int64_t stale_unique;           // ids of unique tasks without a task, as the monitor counts; 0 = none
-    int64_t trimmed_early;          // when records younger than stream.retain were last trimmed, ms by Redis's clock; 0 = never
+    redis_error_t error;   // the first of an unknown field; OUTCOME_OK = every field is known
+    bool served;           // the leader serves the queue
+    char owner[136];       // the group that owns the queue; "" = no group yet
+    int64_t grows_ms;      // for how long the ready list only grew, as the leader counts; 0 = it did not
+    int64_t grows_to;      // its length at the last count
+    int64_t stale_unique;  // ids of unique tasks without a task, as the monitor counts; 0 = none
+    int64_t trimmed_early; // when records younger than stream.retain were last trimmed, ms by Redis's clock; 0 = never
+    int64_t lost_ms;       // when a notification of a failure was last lost, by Redis's clock; 0 = never
+    char lost_why[224];
     char *anomalies[ANOMALY_KINDS]; // values of their fields; owned; NULL = none
     stream_ends_t stream;           // its error is NULL
     snapshot_copy_t *copies;        // owned; in the order of their names; of many those that were heard of last
@@ -45,6 +47,7 @@ typedef struct snapshot_lock {
     int64_t pttl_ms;              // TTL of the lock; -1 = the lock never expires; -2 = the lock is free
     char leader[INSTANCE_SIZE];   // the leading instance; "" = unknown
     int64_t since_ms;             // time at which the leader's term began, by Redis's clock; 0 = unknown
+    int64_t others;               // queues of the leader's configuration that this one does not have
     snapshot_standby_t *standbys; // owned; in the order of their names
     size_t standby_count;
 } snapshot_lock_t;

@@ -57,7 +57,8 @@ static outcome_t survey_queue_elsewhere(const preflight_call_t *call, size_t que
     const char **names = mem_array(used.count, sizeof *names);
     const char *harm = dialect_ops(config->dialect)->shared_harm;
     size_t count = 0;
-    for (size_t i = 0; i < used.count && !used.items[i].pattern; i++) names[count++] = used.items[i].name;
+    for (size_t i = 0; i < used.count && !used.items[i].pattern; i++)
+        if (!config_key_is_shared(&used.items[i])) names[count++] = used.items[i].name;
     outcome_t outcome = elsewhere_find(call->conn, call->keys, names, count, found, call->error);
     if (outcome == OUTCOME_OK && found->key)
         preflight_report(call, PREFLIGHT_NOTE, config->name,

@@ -70,6 +70,8 @@ void leader_count_unserved(leader_t *leader) {
 static void election_begin_term(leader_t *leader, size_t lock) {
     election_t *election = &leader->elections[lock];
     assert(!election->maybe_held && !*election->holder); // else a leader would also stand by
+    const lock_keys_t *keys = &leader->keys->locks[lock];
+    for (size_t i = 0; i < keys->queue_count; i++) queue_sizes_lead(leader->sizes, keys->queues[i]);
     lease_begin(leader->leases, lock, election->token, election->deadline);
     metric_add(&leader->metrics->leading, 1);
     if (!election->handed_over) metric_add(&leader->metrics->terms, 1);
@@ -198,14 +200,15 @@ static void election_check_clock_step(leader_t *leader, size_t lock, const lock_
     election->next = mono_add(now, look_in_ms * NS_PER_MS + jitter);
 }
 
-static void election_lost(leader_t *leader, size_t lock, const lock_state_t *state, mono_t now) {
+// Returns whether another instance than before holds the lock.
+static bool election_holder_changed(election_t *election, const lock_state_t *state) {
+    bool changed = strcmp(election->holder, state->holder) != 0;
+    snprintf(election->holder, sizeof election->holder, "%s", state->holder);
+    return changed;
+}
+
+static void election_note_holder(leader_t *leader, size_t lock, const lock_state_t *state) {
     election_t *election = &leader->elections[lock];
-    if (election->handed_over) metric_add(&leader->metrics->terms_lost, 1);
-    election->maybe_held = election->handed_over = false;
-    if (strcmp(election->holder, state->holder) != 0) {
-        snprintf(election->holder, sizeof election->holder, "%s", state->holder);
-        log_info(ROLE, NULL, "standing by", F_STR("lock", leader_lock_name(leader, lock)), F_STR("leader", state->holder));
-    }
     election->unserved = state->unserved_count;
     leader_count_unserved(leader);
     if (token_ttl_ms(state->holder) == 0)
@@ -214,7 +217,47 @@ static void election_lost(leader_t *leader, size_t lock, const lock_state_t *sta
     if (state->unserved_count)
         log_warn(ROLE, NULL, "leader does not serve some queues of this instance; give each set of queues its own group",
                  F_STR("lock", leader_lock_name(leader, lock)), F_STR("queues", buffer_text(&state->unserved)));
+}
+
+static void election_lost(leader_t *leader, size_t lock, const lock_state_t *state, mono_t now) {
+    election_t *election = &leader->elections[lock];
+    if (election->handed_over) metric_add(&leader->metrics->terms_lost, 1);
+    election->maybe_held = election->handed_over = false;
+    if (election_holder_changed(election, state))
+        log_info(ROLE, NULL, "standing by", F_STR("lock", leader_lock_name(leader, lock)), F_STR("leader", state->holder));
+    election_note_holder(leader, lock, state);
     election_check_clock_step(leader, lock, state, now);
+}
+
+static void election_watch(leader_t *leader, size_t lock, const lock_state_t *state) {
+    election_t *election = &leader->elections[lock];
+    bool is_free = !*state->holder, changed = election_holder_changed(election, state);
+    if (is_free && !election->told_free)
+        log_warn(ROLE, NULL, "no instance leads, and lock.lead keeps this one from it",
+                 F_STR("lock", leader_lock_name(leader, lock)));
+    if (!is_free && changed)
+        log_info(ROLE, NULL, "watching the leader", F_STR("lock", leader_lock_name(leader, lock)),
+                 F_STR("leader", state->holder));
+    election->told_free = is_free;
+    election->unserved = 0;
+    if (is_free)
+        leader_count_unserved(leader);
+    else
+        election_note_holder(leader, lock, state);
+}
+
+void leader_look(leader_t *leader, size_t lock) {
+    lock_state_t state = {0};
+    redis_error_t error;
+    const lock_call_t call = leader_lock_call(leader, lock, &error);
+    if (lock_look(&call, &state) != OUTCOME_OK) {
+        leader_lock_failed(leader, lock, &error);
+    } else {
+        backoff_reset(&leader->backoff);
+        leader->elections[lock].next = mono_add(mono_now(), leader->ttl_ms * NS_PER_MS);
+        election_watch(leader, lock, &state);
+    }
+    lock_state_clear(&state);
 }
 
 // Each term has a token of its own: a script of a former term must not pass the fence.

@@ -29,6 +29,7 @@ typedef struct election {
     char overlong[TOKEN_SIZE];  // holder whose lock has more time left than its TTL; "" = none
     mono_t overlong_at;         // when this holder was first seen
     char holder[TOKEN_SIZE];    // last holder seen, to log a change once
+    bool told_free;             // logged that nobody leads
     size_t unserved;            // queues of this instance that the leader does not serve
     other_owner_t *other_owner; // leading: queues that other groups own; owned
     size_t other_owner_count;
@@ -77,6 +78,8 @@ lock_call_t leader_lock_call(leader_t *leader, size_t lock, redis_error_t *error
 
 // In election.c. Needs an open connection.
 void leader_acquire(leader_t *leader, size_t lock);
+// With lock.lead = false, instead: reads who leads.
+void leader_look(leader_t *leader, size_t lock);
 // Redis got an acquire or a renewal that was sent at `sent`: sets the end of the lease and the time of the next renewal.
 void leader_set_deadline(leader_t *leader, size_t lock, mono_t sent);
 // Claims the queues of the lock that other groups own.

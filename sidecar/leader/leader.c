@@ -135,6 +135,8 @@ static void leader_try_lock(leader_t *leader, size_t lock) {
     redis_error_t error;
     if (!leader_connect(leader, &error))
         leader_back_off(leader, &error);
+    else if (!leader->keys->config->lock.lead)
+        leader_look(leader, lock);
     else if (leader_may_lead(leader, lock, &error))
         leader_acquire(leader, lock);
 }
@@ -204,8 +206,8 @@ void leader_tick(void *self, role_wait_t *wait) {
         wait->until = mono_min(wait->until, next);
     }
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, standing_by);
-    if (standing_by || (leader_leads_any(leader) && conn_is_open(leader->conn)))
-        metrics_say(leader->metrics, WHY_REDIS, leader->leases, NULL);
+    bool well = leader_leads_any(leader) || !leader->keys->config->lock.lead;
+    if (standing_by || (well && conn_is_open(leader->conn))) metrics_say(leader->metrics, WHY_REDIS, leader->leases, NULL);
     // While backing off nothing is read, and a readable socket would end each wait at once.
     if (role_backing_off(wait, leader->retry_at)) return;
     role_wait_fd(wait, conn_fd(leader->conn));

@@ -15,7 +15,7 @@ enum { JITTER_MS = 10 }; // after a release all standbys try, each at a random t
 static const char ROLE[] = "leader";
 
 static bool listen_is_wanted(const leader_t *leader) {
-    for (size_t i = 0; i < leader->keys->lock_count; i++)
+    for (size_t i = 0; leader->keys->config->lock.lead && i < leader->keys->lock_count; i++)
         if (leader->elections[i].state == ELECTION_STANDBY && *leader->elections[i].holder) return true;
     return false;
 }

@@ -3,6 +3,7 @@
 #include "base/condition.h"
 #include "base/log.h"
 #include "inspect/sizes.h"
+#include "leader/history.h"
 #include "model/anomaly.h"
 
 enum {
@@ -34,19 +35,21 @@ struct queue_sizes {
     const keyspace_t *keys;
     leases_t *leases;
     metrics_t *metrics;
-    counted_queue_t *queues; // owned
-    size_t from;             // first queue of the next step
-    mono_t at;               // when the next step is due
-    mono_t quiet_at;         // the same while nobody scrapes
-    int64_t took_ns;         // spent on the current round
-    size_t tell_from;        // first queue whose anomalies the next tick tells
+    counted_queue_t *queues;   // owned
+    history_writer_t *history; // owned
+    size_t from;               // first queue of the next step
+    mono_t at;                 // when the next step is due
+    mono_t quiet_at;           // the same while nobody scrapes
+    int64_t took_ns;           // spent on the current round
+    size_t tell_from;          // first queue whose anomalies the next tick tells
 };
 
 queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
     queue_sizes_t *c = mem_alloc(sizeof *c);
     *c = (queue_sizes_t){.keys = keys, .leases = leases, .metrics = metrics};
-    c->quiet_at = mono_add(mono_now(), QUIET_S * NS_PER_S);
+    c->quiet_at = mono_add(mono_now(), keys->config->history == HISTORY_OFF ? QUIET_S * NS_PER_S : 0);
     c->queues = mem_array(keys->queue_count, sizeof *c->queues);
+    c->history = history_writer_new(keys, leases, metrics);
     for (size_t i = 0; i < keys->queue_count; i++) c->queues[i].metrics = metrics_queue(metrics, keys->queues[i].config->name);
     return c;
 }
@@ -54,13 +57,17 @@ queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics
 void queue_sizes_free(queue_sizes_t *c) {
     if (!c) return;
     for (size_t i = 0; i < c->keys->queue_count; i++) condition_free(&c->queues[i].error);
+    history_writer_free(c->history);
     free(c->queues);
     free(c);
 }
 
+void queue_sizes_lead(queue_sizes_t *c, size_t queue) { metric_set(&c->queues[queue].metrics->led, 1); }
+
 void queue_sizes_cede(queue_sizes_t *c, size_t queue, bool counted_elsewhere) {
     c->queues[queue].counted_elsewhere = counted_elsewhere;
     metric_set(&c->queues[queue].metrics->counted_ns, 0);
+    history_writer_restart(c->history, queue);
 }
 
 static bool queue_sizes_leads(const queue_sizes_t *c, size_t queue) {
@@ -102,13 +109,16 @@ static int64_t sizes_running_since(const sizes_t *sizes, int64_t in_progress, co
     return by_scan > 0 ? by_scan : SIZES_UNKNOWN;
 }
 
+// sizes_read does not count the workers' private lists, but scans do.
+static int64_t sizes_in_progress(const sizes_t *sizes, const metrics_queue_t *row) {
+    bool by_scan = sizes->in_progress < 0 && sizes->error.outcome == OUTCOME_OK && metric_get(&row->passes) > 0;
+    return by_scan ? metric_get(&row->in_progress) : sizes->in_progress;
+}
+
 static void queue_sizes_publish(const queue_sizes_t *c, size_t queue, const sizes_t *sizes, mono_t now) {
     metrics_queue_t *row = c->queues[queue].metrics;
-    int64_t in_progress = sizes->in_progress;
+    int64_t in_progress = sizes_in_progress(sizes, row);
     int64_t most = c->keys->config->stream.max_bytes;
-    // sizes_read does not count the workers' private lists, but scans do.
-    if (in_progress < 0 && sizes->error.outcome == OUTCOME_OK && metric_get(&row->passes) > 0)
-        in_progress = metric_get(&row->in_progress);
     metric_set(&row->delayed_jobs, sizes->delayed);
     metric_set(&row->ready_jobs, sizes->ready);
     metric_set(&row->in_progress_jobs, in_progress);
@@ -194,7 +204,7 @@ static void queue_sizes_pace(queue_sizes_t *c, mono_t began, mono_t now) {
     if (pause_ns < PERIOD_S * NS_PER_S) pause_ns = PERIOD_S * NS_PER_S;
     if (pause_ns > PERIOD_MAX_S * NS_PER_S) pause_ns = PERIOD_MAX_S * NS_PER_S;
     c->at = mono_add(now, pause_ns);
-    c->quiet_at = mono_add(now, QUIET_S * NS_PER_S);
+    c->quiet_at = mono_min(mono_add(now, QUIET_S * NS_PER_S), history_writer_next(c->history, now));
     c->from = 0;
     c->took_ns = 0;
 }
@@ -212,8 +222,13 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     size_t count = 0;
     while (count < STEP && c->from + count < c->keys->queue_count && queue_sizes_leads(c, c->from + count)) count++;
     const call_t call = {.conn = conn, .keys = c->keys, .queue = c->from, .error = error};
-    bool wanted = metrics_wanted(c->metrics, began);
-    if (count && (sizes_read(&call, count, wanted ? SIZES_ENDS : SIZES_READY, counted) != OUTCOME_OK ||
+    bool wanted = metrics_wanted(c->metrics, began), whole = wanted;
+    for (size_t i = 0; i < count; i++) whole |= history_writer_wants(c->history, c->from + i, began);
+    if (count && (sizes_read(&call, count,
+                             wanted  ? SIZES_ENDS
+                             : whole ? SIZES_JOBS
+                                     : SIZES_READY,
+                             counted) != OUTCOME_OK ||
                   queue_sizes_tell_growth(c, conn, counted, count, error) != OUTCOME_OK)) {
         c->at = c->quiet_at = mono_add(began, PERIOD_S * NS_PER_S);
         return error->outcome;
@@ -221,9 +236,12 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     mono_t now = mono_now();
     for (size_t i = 0; i < count; i++) {
         if (wanted) queue_sizes_publish(c, c->from + i, &counted[i], now);
-        if (wanted || *counted[i].error.text) queue_sizes_log_error(c, c->from + i, counted[i].error.text);
+        if (whole || *counted[i].error.text) queue_sizes_log_error(c, c->from + i, counted[i].error.text);
+        history_writer_count(c->history, c->from + i, &counted[i], whole,
+                             sizes_in_progress(&counted[i], c->queues[c->from + i].metrics), now);
     }
     c->from += count;
+    if (c->from == c->keys->queue_count) history_writer_store(c->history, conn, error);
     queue_sizes_pace(c, began, now);
-    return OUTCOME_OK;
+    return error->outcome;
 }

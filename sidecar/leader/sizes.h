@@ -23,6 +23,8 @@ outcome_t queue_sizes_step(queue_sizes_t *sizes, conn_t *conn, redis_error_t *er
 // Tells `status` of some anomalies that this instance has seen, in one round trip. Not fenced: the fields are for people.
 outcome_t queue_sizes_tell_anomalies(queue_sizes_t *sizes, conn_t *conn, redis_error_t *error);
 
+// Says that this instance leads the queue from now on, so that it exposes the queue's counters.
+void queue_sizes_lead(queue_sizes_t *sizes, size_t queue);
 // Discards the sizes of this queue: its leader changes. `counted_elsewhere`: the leader of another group measures it from now
 // on.
 void queue_sizes_cede(queue_sizes_t *sizes, size_t queue, bool counted_elsewhere);

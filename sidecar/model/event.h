@@ -11,20 +11,23 @@
 // X(name, help)
 #define EVENT_TEXTS(X)                                                                                                           \
     X(event, "id of the event: 64 hex digits, the same in every audit log")                                                      \
-    X(kind, "failed, retried, requeued, discarded, gap or filled")                                                               \
+    X(kind, "failed, retried, requeued, discarded, erased, gap or filled")                                                       \
     X(dialect, "of the queue")                                                                                                   \
     X(queue, "name of the queue")                                                                                                \
     X(job, "id of the job")                                                                                                      \
     X(type, "of the job, read by type_path")                                                                                     \
-    X(worker, "that had the job, if its heartbeat names it; of requeued and discarded: the operator")                            \
-    X(reason, "why: retries_exhausted, reported, alive_timeout, ...; of a retry: stalled or reported; of requeued and "          \
-              "discarded: a note")                                                                                               \
+    X(worker, "that had the job, if its heartbeat names it; of requeued, discarded and erased: the operator")                    \
+    X(reason, "why: retries_exhausted, reported, alive_timeout, ...; of a retry: stalled or reported; of requeued, "             \
+              "discarded and erased: a note")                                                                                    \
     X(error, "what the worker reported, at most 64 KiB")                                                                         \
     X(term, "token of the leader that decided")                                                                                  \
     X(sha256, "of the payload, 64 hex digits")                                                                                   \
-    X(answers, "of requeued and discarded: id of the failed event, whose state is the last of them; of filled: id of the gap")   \
+    X(answers,                                                                                                                   \
+      "of requeued, discarded and erased: id of the failed event, whose state is the last of the former two; of filled: "        \
+      "id of the gap")                                                                                                           \
     X(payload, "the job's bytes; of a failure only")                                                                             \
-    X(group, "of the instance that decided; empty in records of version 0.1.0")
+    X(group, "of the instance that decided; empty in records of version 0.1.0")                                                  \
+    X(traceparent, "of a failure: the W3C traceparent that trace_path found in the payload")
 #define EVENT_NUMBERS(X)                                                                                                         \
     X(attempts, "executions so far")                                                                                             \
     X(created, "when the job was made: by created_path, else when it was first seen")                                            \
@@ -57,8 +60,10 @@ bool event_set(event_t *event, slice_t name, slice_t value);
 
 // Checks an event of a file or of a failure stream. `now_ms` is the time of the clock that gave `at`. False, with *why: skip it.
 bool event_check(const event_t *event, int64_t now_ms, buffer_t *why);
-// Whether the event is of kind requeued or discarded: it answers a failure.
+// Whether the event is of kind requeued, discarded or erased: it names a failure.
 bool event_is_answer(const event_t *event);
+// Whether the event is of kind erased: it removes the texts of the failure that it names, and of earlier retries of the job.
+bool event_is_erasure(const event_t *event);
 // Whether the event is of kind gap or filled: only an audit log has these.
 bool event_is_of_a_log(const event_t *event);
 #define EVENT_ANSWERS_OTHER "answers a failure of another job" // why an answer is skipped

@@ -12,7 +12,7 @@ enum {
 static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // two years: a clock may be a year off
 static const int64_t TIME_MAX_MS = 253402300799999;                      // the last millisecond of the year 9999
 
-static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};
+static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "erased", "gap", "filled"};
 
 static bool check_kind(slice_t kind) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -48,7 +48,11 @@ static bool check_sizes(const event_t *event, buffer_t *why) {
     return true;
 }
 
-bool event_is_answer(const event_t *event) { return slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded"); }
+bool event_is_erasure(const event_t *event) { return slice_is(event->kind, "erased"); }
+
+bool event_is_answer(const event_t *event) {
+    return slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded") || event_is_erasure(event);
+}
 
 bool event_is_of_a_log(const event_t *event) { return slice_is(event->kind, "gap") || slice_is(event->kind, "filled"); }
 

@@ -4,7 +4,7 @@
 
 #include "base/json/json.h"
 
-enum { MAX_NUMBER = 64 }; // bytes of a time
+enum { MAX_NUMBER = 64, TRACEPARENT_BYTES = 55 }; // bytes of a time, at most; of a traceparent
 
 // A time in seconds, read as milliseconds, falls into January 1970, and the alive timeout would end the job at once. So dates
 // before MIN_CREATED_MS count as not given.
@@ -50,6 +50,29 @@ void job_read(const queue_policy_t *policy, slice_t bytes, job_t *out) {
         out->created_ms = job_created_ms(&picks[2], policy);
     }
     if (!*out->id) digest_hex(&out->digest, out->id);
+}
+
+// `digits` lower-case hex digits, not all of them 0 unless `zero`; moves *text behind them and a '-'.
+static bool trace_take_hex(const char **text, size_t digits, bool zero) {
+    const char *from = *text;
+    *text += digits + 1;
+    return strspn(from, "0123456789abcdef") == digits && (zero || strspn(from, "0") < digits);
+}
+
+// W3C Trace Context, 3.2: 00-TRACE-PARENT-FLAGS of 32, 16 and 2 hex digits.
+static bool trace_is_good(slice_t value) {
+    char text[TRACEPARENT_BYTES + 1] = "";
+    if (value.len != TRACEPARENT_BYTES) return false;
+    memcpy(text, value.data, value.len);
+    const char *at = text + 3;
+    return strncmp(text, "00-", 3) == 0 && trace_take_hex(&at, 32, false) && at[-1] == '-' && trace_take_hex(&at, 16, false) &&
+           at[-1] == '-' && trace_take_hex(&at, 2, true);
+}
+
+slice_t job_traceparent(const queue_policy_t *policy, slice_t payload) {
+    json_value_t value;
+    bool found = *policy->trace_path && json_find(payload, policy->trace_path, &value) == JSON_FOUND;
+    return found && value.type == JSON_STRING && trace_is_good(value.raw) ? value.raw : (slice_t){0};
 }
 
 char *job_heartbeat_key(const queue_policy_t *policy, const char *id) {

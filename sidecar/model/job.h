@@ -29,5 +29,9 @@ typedef struct job {
 // json_find, or its value has another type, is empty or too long, or holds a NUL or half of a surrogate pair.
 void job_read(const queue_policy_t *policy, slice_t bytes, job_t *out);
 
+// Returns the W3C traceparent at trace_path of the payload, borrowed from it. len 0: there is none of version 00 in the bounds of
+// json_find.
+slice_t job_traceparent(const queue_policy_t *policy, slice_t payload);
+
 // Returns the heartbeat key of a job (owned): the pattern with the id in place of *. NULL: the pattern is "off".
 char *job_heartbeat_key(const queue_policy_t *policy, const char *id);

@@ -5,6 +5,7 @@
 enum {
     WANTED_S = 120, // for this long after a scrape the leader reads the sizes
     COUNTED_S = 60, // for this long after they were read the sizes are exposed
+    ZERO_S = 30,    // for this long a new leader's counters are exposed as 0, if scrapes have lacked them
     REFUSED_S = 15, // for this long after a refused request the queue counts as refused
 };
 
@@ -110,6 +111,23 @@ int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now) {
     return since_ms < redis_ms ? redis_ms - since_ms : 0;
 }
 
+static metrics_shown_t metrics_show(metrics_queue_t *queue, mono_t now) {
+    metrics_shown_t before = (metrics_shown_t)metric_get(&queue->shown);
+    if (!metric_get(&queue->led)) return METRICS_WITHHELD;
+    if (before == METRICS_WITHHELD) metric_set(&queue->shown_ns, now.ns);
+    if (before == METRICS_UNSEEN || before == METRICS_AS_COUNTED) return METRICS_AS_COUNTED;
+    return metrics_within(metric_get(&queue->shown_ns), now, ZERO_S) ? METRICS_ZERO : METRICS_AS_COUNTED;
+}
+
+void metrics_begin_scrape(metrics_t *metrics, mono_t now) {
+    pthread_mutex_lock(&metrics->mutex);
+    for (size_t i = 0; i < metrics->queue_count; i++) {
+        metrics_queue_t *queue = &metrics->queues[i];
+        if (queue->name && queue->served) metric_set(&queue->shown, metrics_show(queue, now));
+    }
+    pthread_mutex_unlock(&metrics->mutex);
+}
+
 void metrics_refused(metrics_queue_t *queue, mono_t now) {
     metric_add(&queue->faults, 1);
     metric_set(&queue->refused_ns, now.ns);
@@ -205,4 +223,5 @@ void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs) {
     metric_add(&queue->lateness[bucket], jobs);
     metric_add(&queue->lateness_us, us * jobs);
     if (us > metric_get(&queue->lateness_max_us)) metric_set(&queue->lateness_max_us, us); // only the dispatcher writes it
+    if (us > metric_get(&queue->lateness_step_us)) metric_set(&queue->lateness_step_us, us);
 }

@@ -17,7 +17,7 @@
 
 #define METRICS_INSTANCE(X)                                                                                                      \
     X(leading, GAUGE, "leader", 1, "locks held now")                                                                             \
-    X(standing_by, GAUGE, "standby", 1, "locks that another instance holds while this one stands by")                            \
+    X(standing_by, GAUGE, "standby", 1, "locks that another instance holds while this one stands by, or never leads")            \
     X(redis_up, GAUGE, "redis_up", 1, "1 while the leader role has a connection to Redis")                                       \
     X(writes_refused, GAUGE, "redis_writes_refused", 1,                                                                          \
       "primaries that take no writes (MISCONF, NOREPLICAS), as the leader role sees them")                                       \
@@ -58,6 +58,8 @@
     X(audit_dropped, COUNTER, "audit_dropped_rows_total", 1, "rows that retention has removed from the audit log")               \
     X(audit_lost, COUNTER, "audit_logs_lost_total", 1,                                                                           \
       "audit logs started anew because the old one was damaged, removed or replaced")                                            \
+    X(tokens_refused, COUNTER, "http_tokens_refused_total", 1,                                                                   \
+      "requests with a token that http.token_file does not have; from ten a minute on, all requests with a token are slowed")    \
     X(reloads, COUNTER, "reloads_total", 1, "configurations reloaded")                                                           \
     X(reload_faults, COUNTER, "reload_faults_total", 1, "reloads refused because of errors")                                     \
     X(config_bad, GAUGE, "config_refused", 1, "1 while the newest configuration is refused and an older one is in effect")       \
@@ -101,7 +103,8 @@
     X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because duplicates of them were in progress")                     \
     X(faults, COUNTER, "faults_total", 1, "requests that Redis refused because of keys, rights or configuration")                \
     X(lateness_us, COUNTER, "", 1000000, "sum of lateness; each job of a batch counts as late as the oldest one in it")          \
-    X(lateness_max_us, GAUGE, "lateness_max_seconds", 1000000, "greatest lateness seen")
+    X(lateness_max_us, GAUGE, "lateness_max_seconds", 1000000, "greatest lateness seen")                                         \
+    X(lateness_step_us, GAUGE, "", 1, "greatest lateness since the last step of the history")
 
 // The leader of a queue reads its sizes every few seconds while /metrics is being scraped (leader/sizes.h).
 #define METRICS_SIZES(X)                                                                                                         \
@@ -190,6 +193,11 @@ enum { METRICS_LATENESS_BUCKETS = 16 };
 
 typedef _Atomic int64_t metric_t;
 
+// The counters of a queue as a scrape shows them. An instance that has never led counts nothing, and many such instances would
+// cost Prometheus many series. Without a 0 before the first number `rate` and `increase` would miss what a new leader counted
+// before its first scrape, so scrapes show 0 first: for long enough that each of two Prometheus servers gets it.
+typedef enum metrics_shown { METRICS_UNSEEN, METRICS_WITHHELD, METRICS_ZERO, METRICS_AS_COUNTED } metrics_shown_t;
+
 // The metrics of a queue. Their place and numbers stay when the queue is configured anew, or removed and added again.
 typedef struct metrics_queue {
 #define X(name, kind, family, scale, help) metric_t name;
@@ -201,6 +209,9 @@ typedef struct metrics_queue {
 #undef X
     metric_t ended_by[METRICS_REASON_COUNT];
     metric_t stalled_by[METRICS_CAUSE_COUNT];
+    metric_t led;                                // 1 = this instance has led the queue: only a leader counts
+    metric_t shown;                              // a metrics_shown_t
+    metric_t shown_ns;                           // mono_t.ns of the first scrape after METRICS_WITHHELD; 0 = none yet
     metric_t refused_ns;                         // mono_t.ns of the last refused request for the queue; 0 = never
     metric_t counted_ns;                         // mono_t.ns when the sizes were read; 0 = they are unknown
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
@@ -250,6 +261,8 @@ static inline void metric_add(metric_t *metric, int64_t n) { atomic_fetch_add_ex
 static inline void metric_set(metric_t *metric, int64_t n) { atomic_store_explicit(metric, n, memory_order_relaxed); }
 static inline int64_t metric_get(const metric_t *metric) { return atomic_load_explicit(metric, memory_order_relaxed); }
 
+// Begins a scrape: decides what it shows of each queue.
+void metrics_begin_scrape(metrics_t *metrics, mono_t now);
 // Notes a request of /metrics. True: the last one was so long ago that the leader must be woken to read the sizes.
 bool metrics_scraped(metrics_t *metrics, mono_t now);
 // Whether /metrics was requested recently, so that the sizes are worth reading.

@@ -38,7 +38,9 @@ int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double
 }
 
 // Counts this execution too.
-static int64_t verdict_attempts(const observation_t *s, const queue_policy_t *policy) { return verdict_retries(s, policy) + 1; }
+static int64_t verdict_attempts(const observation_t *s, const queue_policy_t *policy) {
+    return verdict_retries(s, policy) + (s->deliveries ? s->deliveries : 1);
+}
 
 static verdict_t verdict_leave_until(int64_t again) { return (verdict_t){.kind = VERDICT_LEAVE, .again = again}; }
 

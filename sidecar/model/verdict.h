@@ -42,8 +42,9 @@ typedef struct observation {
     int64_t executed; // when this execution began
     bool has_retries_in_job;
     int64_t retries_in_job; // retries by its own count, which retry_window does not limit
-    bool unreadable;        // not a job of this dialect: it cannot be retried
-    bool foreign;           // its list is not configured: it cannot be retried
+    int64_t deliveries; // of this entry, as the server counts them; 0 = this execution is the first since the stamp's last retry
+    bool unreadable;    // not a job of this dialect: it cannot be retried
+    bool foreign;       // its list is not configured: it cannot be retried
     heartbeat_t heartbeat;
     int64_t certain_at; // a missing heartbeat proves nothing before this: the server is new and may have lost heartbeats
     int64_t silence_ms; // above 0: the heartbeat is of the worker; if it is missing for this long, the worker is gone, even

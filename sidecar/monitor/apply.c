@@ -56,18 +56,34 @@ static void apply_note_date(const apply_t *apply, const job_t *job) {
     if (undated) anomaly_sample(apply->scan->metrics, ANOMALY_undated_jobs, "job %s", job->id);
 }
 
+// The server knows when this execution began, and when the life of the entry did.
+static stamp_t apply_stamp_of_pending(const apply_t *apply, const pending_entry_t *pending, const stamp_t *stamp) {
+    stamp_t out = *stamp;
+    out.seen = apply->scan->clock.now - pending->idle_ms;
+    if (!out.born_us) out.born_us = pending->life_us;
+    if (!out.born_us || out.born_us / 1000 > apply->scan->clock.now) out.born_us = apply->scan->clock.now * 1000;
+    if (out.missing < out.seen) out.missing = 0; // of an earlier execution
+    return out;
+}
+
 // Judges one entry. True: the verdict in *out must be carried out. Cheap for most jobs, which have a stamp and are in time.
 static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw,
                                  candidate_t *out) {
     const queue_policy_t *policy = apply_policy(apply);
-    const worker_report_t *report = report_table_find(&apply->scan->reports, &entry->digest);
+    const worker_report_t *report = report_table_find(&apply->scan->reports, entry_reported(entry));
+    stamp_t of_pending;
+    if (entry->pending) {
+        of_pending = apply_stamp_of_pending(apply, entry->pending, stamp);
+        stamp = &of_pending;
+    }
     observation_t observation = {.stamp = *stamp,
+                                 .deliveries = entry->pending ? entry->pending->deliveries : 0,
                                  .now = apply->scan->clock.now,
                                  .began = apply->scan->status.now,
                                  .certain_at = apply->scan->clock.certain_at,
                                  .has_duplicates = scan_note_job(apply->scan, entry)};
     scan_note_since(apply->scan, stamp->seen);
-    observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
+    observation.heartbeat = strchr(policy->heartbeat, '*') ? HEARTBEAT_UNKNOWN : HEARTBEAT_NONE;
     if (apply->scan->ops->of_worker) observation.silence_ms = apply->scan->interval_ms;
     if (report) observation.report = report->ends ? REPORT_END : REPORT_RETRY;
     if (report && !stamp->born_us) // its life begins now

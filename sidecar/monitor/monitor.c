@@ -39,12 +39,13 @@ static void monitor_track(monitor_t *m, const char *key, size_t value) {
 static void monitor_add_queue(monitor_t *m, size_t queue) {
     const queue_config_t *config = m->keys->queues[queue].config;
     const dialect_ops_t *ops = dialect_ops(config->dialect);
+    const scan_ops_t *scan = m->scans[queue].ops;
     for (size_t i = 0; ops->side_tasks[i]; i++) monitor_add_task(m, queue, ops->side_tasks[i]);
-    if (!ops->scan) return;
+    if (!scan) return;
     m->scans_any = true;
-    if (!ops->scan->rotation) return;
+    if (!scan->rotation) return;
     monitor_track(m, config->backup, 2 * queue + 1);
-    if (ops->scan->rotation->reports) monitor_track(m, config->errors, 2 * queue + 2);
+    if (scan->rotation->reports) monitor_track(m, config->errors, 2 * queue + 2);
 }
 
 monitor_t *monitor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {

@@ -85,6 +85,7 @@ static void pages_clear(pages_t *pages) {
 void pages_free(pages_t *pages) {
     if (!pages) return;
     pages_clear(pages);
+    for (size_t i = 0; i < ROOM; i++) backup_page_free(&pages->stamped_pages[i].page);
     for (size_t i = 0; i < pages->keys->queue_count; i++) pages_forget(pages, i);
     free(pages->states);
     free(pages);

@@ -40,7 +40,9 @@ static void settles_make_event(const apply_t *apply, candidate_t *candidate) {
     };
     // retry_window may reset the count within a life, so the id includes the time of the last retry.
     event_id(&candidate->event, stamp->born_us, stamp->retried_at, candidate->id);
-    if (ends) candidate->event.payload = candidate->entry->bytes;
+    if (!ends) return;
+    candidate->event.payload = candidate->entry->bytes;
+    candidate->event.traceparent = job_traceparent(settles_policy(apply), candidate->entry->bytes);
 }
 
 // Whether a scan has read the page in place, so that the place of each job in the list is known.
@@ -253,10 +255,15 @@ static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t c
     progress->asked += batch->count;
 }
 
+static void settles_append(const apply_t *apply, const settle_ask_t *const *asks, size_t count) {
+    const scan_ops_t *ops = apply->scan->ops;
+    (ops->settle_append ? ops->settle_append : settle_append)(apply->call, asks, count);
+}
+
 static void settles_send(const apply_t *apply, batch_t *batch) {
     batch->answered = false;
     assert(batch->count > 0 && batch->count <= SETTLE_JOBS);
-    settle_append(apply->call, batch->asks, batch->count);
+    settles_append(apply, batch->asks, batch->count);
     failpoint("settle_before");
     batch->sent = conn_flush(apply->call->conn, apply->call->error) == OUTCOME_OK;
     if (batch->sent) failpoint("settle_sent");
@@ -265,7 +272,7 @@ static void settles_send(const apply_t *apply, batch_t *batch) {
 // Redis refuses a whole request for the keys of one job, such as a heartbeat of another slot. The others must not wait for it.
 static void settles_ask_each(const apply_t *apply, batch_t *batch) {
     for (size_t i = 0; i < batch->count; i++) {
-        settle_append(apply->call, &batch->asks[i], 1);
+        settles_append(apply, &batch->asks[i], 1);
         if (!settle_read_answers(apply->call, 1, &batch->settled[i], &batch->reply)) batch->settled[i] = SETTLED_REFUSED;
     }
     batch->answered = true;

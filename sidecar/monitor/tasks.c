@@ -31,6 +31,7 @@ void tasks_free(tasks_t *tasks) {
 void tasks_add(tasks_t *tasks, size_t queue, const side_task_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms) {
     const char *names[SIDE_TASK_KEYS_MAX > SIDE_TASK_CHANNELS_MAX ? SIDE_TASK_KEYS_MAX : SIDE_TASK_CHANNELS_MAX];
     void *state = ops->open(&tasks->keys->queues[queue]);
+    if (!state) return;
     task_t *task = &tasks->of_queue[queue];
     task->parts[task->count++] = (task_part_t){ops, state};
     task->metrics = metrics;

@@ -59,8 +59,16 @@ void backup_page_clear(backup_page_t *page) {
     for (size_t i = 0; i < page->reply_count; i++) freeReplyObject(page->replies[i]);
     page->count = page->jobs = page->bytes = page->largest = page->held = page->others = page->vacant = page->large =
         page->reply_count = 0;
+    for (size_t i = 0; i < page->made_count; i++) free(page->made[i]);
+    page->made_count = 0;
     page->place = page->removed = 0;
     page->ended = page->in_place = false;
+}
+
+void backup_page_free(backup_page_t *page) {
+    backup_page_clear(page);
+    free(page->pending);
+    page->pending = NULL;
 }
 
 entry_t *backup_page_add(backup_page_t *page, slice_t job) {

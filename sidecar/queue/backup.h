@@ -51,6 +51,16 @@ typedef struct rotation_ops {
     void (*marker)(const backup_status_t *status, char random[MARKER_RANDOM_SIZE], buffer_t *out);
 } rotation_ops_t;
 
+// The server's own note about an entry in progress: a pending entry of a consumer group.
+typedef struct pending_entry {
+    const char *id;     // of the entry; borrowed from the reply
+    int64_t idle_ms;    // since a consumer has got it
+    int64_t deliveries; // how often; 0 = no consumer has read it yet
+    int64_t life_us;    // when its life began, see stamp_t.born_us; 0 = unknown
+    bool deleted;       // the entry has no bytes any more
+    digest_t reported;  // digest of the field of the errors hash that has its report
+} pending_entry_t;
+
 typedef struct entry {
     slice_t bytes; // owned by the page; data NULL = memory had no room: only length and digest are known
     entry_kind_t kind;
@@ -58,9 +68,15 @@ typedef struct entry {
     bool behind;     // read behind the marker of a rotation: a job that came meanwhile, or one that this scan has met
     // Set if each worker has a list of its own; otherwise NULL. Borrowed from the state of scan_ops.open until the next
     // scan_ops.status_read.
-    const char *from;  // the list that holds the entry
-    const char *owner; // the name of the worker
+    const char *from;               // the list that holds the entry
+    const char *owner;              // the name of the worker
+    const pending_entry_t *pending; // owned by the page; NULL: the sidecar's stamp tells all
 } entry_t;
+
+// The digest by which a report names the entry.
+static inline const digest_t *entry_reported(const entry_t *entry) {
+    return entry->pending ? &entry->pending->reported : &entry->digest;
+}
 
 // Entries of one request, the longest in progress first.
 typedef struct backup_page {
@@ -80,6 +96,10 @@ typedef struct backup_page {
     size_t removed;             // and how many jobs the scan had settled by then
     void *replies[BACKUP_PAGE]; // the replies that own the bytes
     size_t reply_count;
+    // Memory that a dialect makes for entries; owned. `pending` is NULL, or has BACKUP_PAGE elements and stays for later pages.
+    pending_entry_t *pending;
+    void *made[BACKUP_PAGE];
+    size_t made_count;
 } backup_page_t;
 
 // Requests the sizes, the marker and the time. `known` is an earlier state with the last marker, or NULL. If `known` has no
@@ -89,6 +109,7 @@ void backup_status_append(const call_t *call, const rotation_ops_t *rotation, co
 outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_status_t *out);
 
 void backup_page_clear(backup_page_t *page);
+void backup_page_free(backup_page_t *page);
 // Adds a job to a page with room for it. The caller adds the reply that owns the bytes to page->replies.
 entry_t *backup_page_add(backup_page_t *page, slice_t job);
 

@@ -32,3 +32,9 @@ outcome_t call_ask(const call_t *call, redisReply **reply) {
     if (!wanted) conn_reply_free(got);
     return call->error->outcome;
 }
+
+bool script_reply_begins(const redisReply *reply, const char *word, const char *other, redis_error_t *error) {
+    bool good = reply_is(reply_at(reply, 0), word) || reply_is(reply_at(reply, 0), other);
+    if (!good) redis_error_set(error, OUTCOME_REFUSED, "unexpected reply: neither \"%s\" nor \"%s\"", word, other);
+    return good;
+}

@@ -33,3 +33,6 @@ outcome_t call_ask(const call_t *call, struct redisReply **reply);
 
 // Sets *error from a reply {'fenced'} or {'type', key, found}. Any other reply leaves *error unchanged.
 outcome_t script_refusal(const struct redisReply *reply, redis_error_t *error);
+
+// Whether the reply of a script begins with one of these words. If not, sets *error to OUTCOME_REFUSED.
+bool script_reply_begins(const struct redisReply *reply, const char *word, const char *other, redis_error_t *error);

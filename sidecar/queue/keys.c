@@ -8,6 +8,8 @@ char *keyspace_lock_of(const char *name) { return keyspace_key(name, "lock"); }
 
 char *keyspace_served_of(const char *name) { return keyspace_key(name, "queues"); }
 
+char *keyspace_answer_of(const char *group, const char *id) { return mem_printf("sidecar:{%s}:answer:%s", group, id); }
+
 char *keyspace_requeued_of(slice_t queue) { return mem_printf("sidecar:%.*s:requeued", (int)queue.len, queue.data); }
 
 // Instances with different queues of one tag must agree on the lock. So its name does not depend on the queues.
@@ -60,6 +62,7 @@ static queue_keys_t keyspace_queue(keyspace_t *keys, size_t number) {
                           .requeued = keyspace_key(queue->name, "requeued"),
                           .quarantine = keyspace_key(queue->name, "aside"),
                           .recorded = keyspace_key(queue->name, "recorded"),
+                          .history = keyspace_key(queue->name, "history"),
                           .absent = keyspace_key(queue->name, "none")};
 }
 
@@ -91,7 +94,7 @@ void keyspace_free(keyspace_t *keys) {
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_keys_t *queue = &keys->queues[i];
         char *const all[] = {queue->meta,     queue->failures,   queue->stamps,   queue->sentinel, queue->auditors,
-                             queue->requeued, queue->quarantine, queue->recorded, queue->absent};
+                             queue->requeued, queue->quarantine, queue->recorded, queue->history,  queue->absent};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
     }
     free(keys->locks);

@@ -26,13 +26,16 @@ typedef struct queue_keys {
     char *requeued;               // sidecar:<queue>:requeued, hash of requeue markers
     char *quarantine;             // sidecar:<queue>:aside, zset: quarantined entries, by the time of their quarantine
     char *recorded;               // sidecar:<queue>:recorded, zset: failures and dead letters that have a record, by time
-    char *absent; // sidecar:<queue>:none, never written; scripts get this key in place of one that the queue lacks
+    char *history; // sidecar:<queue>:history, string: what was counted in each minute of a day (queue/history/history.h)
+    char *absent;  // sidecar:<queue>:none, never written; scripts get this key in place of one that the queue lacks
 } queue_keys_t;
 
 // Field of meta: how many ids of unique tasks have no task, at the monitor's last count of kmqueue; absent = none.
 #define META_STALE_UNIQUE "stale_unique"
 // Field of meta: when trim last removed a record younger than stream.retain, ms by Redis's clock; absent = never.
 #define META_TRIMMED_EARLY "trimmed_early"
+// Field of meta: when a notification was last lost, ms by Redis's clock, and why; absent = never (prologue/notifications.lua).
+#define META_NOTIFICATION_LOST "notification_lost"
 
 typedef struct keyspace {
     const config_t *config; // borrowed
@@ -52,6 +55,8 @@ void keyspace_free(keyspace_t *keys); // NULL is fine
 
 char *keyspace_lock_of(const char *name);   // sidecar:<name>:lock; owned
 char *keyspace_served_of(const char *name); // sidecar:<name>:queues; owned
+// sidecar:{<group>}:answer:<id>, string: the state of an answer of the API; owned. All of a group are in one slot.
+char *keyspace_answer_of(const char *group, const char *id);
 // sidecar:<queue>:requeued, also for a queue that is not configured; owned. Ends at a NUL byte of the name.
 char *keyspace_requeued_of(slice_t queue);
 

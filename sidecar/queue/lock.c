@@ -64,6 +64,29 @@ outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state) {
     return OUTCOME_OK;
 }
 
+outcome_t lock_look(const lock_call_t *call, lock_state_t *state) {
+    const lock_keys_t *lock = &call->keys->locks[call->lock];
+    redis_error_t refusals[2];
+    lock_state_clear(state);
+    *call->error = (redis_error_t){0};
+    request_append(call->conn, "GET", lock->key);
+    request_begin(call->conn, "HMGET", lock->served);
+    for (size_t i = 0; i < lock->queue_count; i++) request_text(call->conn, call->keys->queues[lock->queues[i]].config->name);
+    request_end(call->conn);
+    redisReply *holder = conn_read_or_refusal(call->conn, &refusals[0], call->error);
+    redisReply *served = conn_read_or_refusal(call->conn, &refusals[1], call->error);
+    for (size_t i = 0; i < 2 && call->error->outcome == OUTCOME_OK; i++) *call->error = refusals[i];
+    snprintf(state->holder, sizeof state->holder, "%s", reply_text(holder));
+    for (size_t i = 0; *state->holder && i < lock->queue_count; i++) {
+        if (reply_is(reply_at(served, i), state->holder)) continue;
+        buffer_printf(&state->unserved, "%s%s", state->unserved_count++ ? ", " : "",
+                      call->keys->queues[lock->queues[i]].config->name);
+    }
+    conn_reply_free(holder);
+    conn_reply_free(served);
+    return call->error->outcome;
+}
+
 // Sends a request whose reply is a number.
 static outcome_t lock_ask_number(const lock_call_t *call, int64_t *number) {
     redisReply *reply;

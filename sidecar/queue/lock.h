@@ -34,6 +34,8 @@ typedef struct lock_call {
 } lock_call_t;
 
 outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state);
+// Only reads: the holder, "" = the lock is free, and the queues that it does not serve.
+outcome_t lock_look(const lock_call_t *call, lock_state_t *state);
 // Appends a renewal to the pipeline. The TTL counts from the moment at which Redis gets it.
 void lock_send_renewal(const lock_call_t *call);
 // Reads its reply. OUTCOME_OK: this instance still holds the lock. OUTCOME_FENCED: another instance holds it, or it is gone.

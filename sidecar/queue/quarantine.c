@@ -114,6 +114,7 @@ static void quarantine_append(const call_t *call, const quarantine_decision_t *c
     request_text_list(call->conn, keys.keys, keys.count);
     request_text(call->conn, call->token);
     request_int(call->conn, call->keys->config->stream.max_bytes);
+    request_text(call->conn, at->config->policy.on_failure);
     record_append_form(call->conn, &form, first);
     for (size_t i = 0; i < count; i++) {
         quarantine_append_member(call->conn, asks[i], &keys);

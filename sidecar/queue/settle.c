@@ -117,14 +117,14 @@ static void settle_append_kind(const call_t *call, const settle_ask_t *ask, sett
     bool ends = settle_ends(ask);
     int64_t depth = where->depth ? where->depth : ask->depth;
     int64_t alone = depth > 1 ? ask->alone : 0;
-    snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s%s%s%s%s%s",
+    snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s%s%s%s%s%s%s",
              settle_key_number(keys, where->from), settle_key_number(keys, where->ready),
              ends ? settle_key_number(keys, where->mark) : 0, ask->from_tail ? -depth : depth, alone,
              ends                     ? "e"
              : settle_is_delayed(ask) ? "d"
                                       : "r",
              !ends && where->forget ? "f" : "", *ask->report ? "x" : "", where->done_id.len ? "o" : "",
-             ask->event->payload.len ? "p" : "", ask->in_place ? "i" : "");
+             ask->event->payload.len ? "p" : "", ask->in_place ? "i" : "", !ends && where->takes_left ? "l" : "");
     request_text(call->conn, text);
 }
 
@@ -154,7 +154,7 @@ static void settle_append_head(const call_t *call, const settle_ask_t *const *as
         if (columns & 1U << i) len += (size_t)snprintf(&names[len], sizeof names - len, "%s", NAMES[i]);
     request_text(call->conn, call->token, call_queue(call)->config->policy.score_unit == SCORE_S ? "s" : "ms");
     request_int(call->conn, call->keys->config->stream.max_bytes);
-    request_text(call->conn, asks[0]->blank_is_dead ? "1" : "0");
+    request_text(call->conn, call_queue(call)->config->policy.on_failure, asks[0]->blank_is_dead ? "1" : "0");
     const settle_window_t window = settle_window(asks, count);
     request_int(call->conn, window.near, window.skip);
     request_text(call->conn, names);

@@ -16,6 +16,7 @@ enum {
 typedef struct settle_where {
     const char *from;    // list
     const char *ready;   // list
+    bool takes_left;     // workers take from the left end of ready, so a retry goes there
     const char *delayed; // zset; only where the queue has a backoff
     const char *errors;  // hash of reports
     slice_t again;       // bytes to push at a retry; len 0 = the job's own
@@ -27,6 +28,8 @@ typedef struct settle_where {
     slice_t done_id;
     // Zset of the SHA-1 of each job that the settle pushes to dlq, so that no scan of dlq records the job again.
     const char *recorded;
+    const pending_entry_t *pending; // the entry in the server's own note; NULL = none
+    const char *consumer;           // that has it
 } settle_where_t;
 
 typedef struct settle_ask {

@@ -253,8 +253,8 @@ Test(unit_audit_query, stats_count_by_hour_queue_and_reason) {
 Test(unit_audit_query, documented_tables_views_and_columns_exist) {
     char *columns = audit_case_sql(l.path, "SELECT group_concat(name) FROM pragma_table_info('failed_jobs')");
     cr_expect_str_eq(
-        columns,
-        "queue,dialect,job_id,type,worker,reason,error,attempts,created_at,started_at,failed_at,state,ref,payload,group");
+        columns, "queue,dialect,job_id,type,worker,reason,error,attempts,created_at,started_at,failed_at,state,ref,payload,group,"
+                 "traceparent");
     put(1, "q", "reported", 1234, "x");
     cr_expect_eq(audit_case_count(l.path, "SELECT failed_at FROM failed_jobs WHERE created_at = 234 AND started_at = 1134"),
                  1234);

@@ -264,7 +264,7 @@ static int rows_of_group(const char *group) {
 }
 
 static void expect_migrated(int count) {
-    cr_assert_eq(audit_case_count(path, "PRAGMA user_version"), 6);
+    cr_assert_eq(audit_case_count(path, "PRAGMA user_version"), 7);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM pragma_table_info('events') WHERE name = 'group'"), 1);
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
     cr_assert_eq(rows(), count);
@@ -303,7 +303,7 @@ Test(unit_audit_retain, a_log_of_0_1_0_gets_the_column_group) {
     cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM pragma_table_info('events') WHERE name = 'group'"), 0);
     audit_close(audit);
     audit = audit_case_open(path, AUDIT_WRITE);
-    cr_expect_eq(audit_case_count(path, "PRAGMA user_version"), 6);
+    cr_expect_eq(audit_case_count(path, "PRAGMA user_version"), 7);
     audit_case_event_t item;
     audit_case_event(&item, "failed", 7, 1000);
     item.event.group = slice_text("billing");

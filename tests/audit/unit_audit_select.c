@@ -44,7 +44,7 @@ static void expect(audit_t *audit, const audit_filter_t *filter, taken_t *taken,
     buffer_t why = {0};
     taken->count = taken->answered = 0;
     taken->queue = filter->queue;
-    cr_assert(audit_select(audit, filter, take, taken, &why), "%s", buffer_text(&why));
+    cr_assert(audit_select(audit, filter, &(audit_place_t){0}, 0, take, taken, &why), "%s", buffer_text(&why));
     cr_assert_eq(taken->count, count);
 }
 
@@ -97,6 +97,45 @@ Test(unit_audit_select, each_match_comes_once_oldest_first, .timeout = 60) {
     expect(audit, &(audit_filter_t){.grep = "job-7", .queue = "a"}, taken, 373);
     taken->stop_at = 25000;
     expect(audit, &(audit_filter_t){0}, taken, 25000);
+}
+
+/* Reads slices of one row each, and after `removed` of them retention removes those that it has read. */
+static void expect_slices(audit_filter_t filter, int64_t removed, int64_t count) {
+    char *path = audit_case_path();
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    taken_t *taken = kept(calloc(1, sizeof *taken));
+    audit_place_t place = {.more = true};
+    buffer_t why = {0};
+    cr_assert(audit_begin(audit, &why));
+    for (int n = 0; n < 40; n++) {
+        audit_case_event_t item;
+        audit_case_event(&item, "failed", n % 20, BASE_MS + n / 8);
+        item.event.attempts = n;
+        event_id(&item.event, n, 1, item.id);
+        item.event.queue = slice_text(n % 3 ? "a" : "b");
+        item.event.reason = slice_text(n % 5 ? "reported" : "alive_timeout");
+        cr_assert(audit_insert(audit, &item.event, NULL, &why));
+    }
+    cr_assert(audit_commit(audit, &why));
+    for (int64_t slices = 0; place.more; slices++) {
+        cr_assert(audit_select(audit, &filter, &place, 1, take, taken, &why), "%s", buffer_text(&why));
+        cr_assert_leq(slices, 41);
+        for (int64_t i = 0; slices == removed && i < taken->count; i++)
+            audit_case_sql(path, kept_printf("DELETE FROM events WHERE seq = %lld", (long long)taken->seqs[i]));
+    }
+    cr_expect_eq(taken->count, count, "%lld of %lld", (long long)taken->count, (long long)count);
+    qsort(taken->seqs, (size_t)taken->count, sizeof *taken->seqs, by_number);
+    for (int i = 1; i < taken->count; i++) cr_expect_neq(taken->seqs[i], taken->seqs[i - 1]);
+}
+
+Test(unit_audit_select, slices_give_each_match_once_also_while_retention_removes_rows) {
+    for (int64_t removed = -1; removed < 38; removed += 2) expect_slices((audit_filter_t){0}, removed, 40);
+    for (int64_t removed = -1; removed < 12; removed += 2) {
+        expect_slices((audit_filter_t){.queue = "b"}, removed, 14);
+        expect_slices((audit_filter_t){.queue = "b", .since_ms = BASE_MS + 1, .until_ms = BASE_MS + 3}, removed, 5);
+    }
+    expect_slices((audit_filter_t){.job = "job-7"}, -1, 2);
+    expect_slices((audit_filter_t){.job = "job-7"}, 0, 2);
 }
 
 /* Without an index, SQLite would sort all failures. */

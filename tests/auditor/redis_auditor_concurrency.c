@@ -277,7 +277,7 @@ Test(redis_auditor_concurrency, the_open_log_is_truncated) {
 /* Expects that /readyz gives this reason for the audit log; NULL: that it is ready. */
 static void expect_reason(const setup_t *d, const char *reason) {
     scoped(buffer_free) buffer_t json = {0};
-    scoped(health_drop) health_t *health = health_new(d->instance.metrics, "app");
+    scoped(health_drop) health_t *health = health_new(d->instance.metrics, "app", true);
     health_ready(health, &json);
     static const char CHECK[] = "\"check\": \"audit\", \"ok\": ";
     const char *at = strstr(buffer_text(&json), CHECK);

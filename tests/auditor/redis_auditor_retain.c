@@ -55,3 +55,28 @@ Test(redis_auditor_retain, removed_rows_are_not_copied_again) {
     cr_assert_eq(audit_log_rows(d.path), 0);
     close_auditor(&d);
 }
+
+/* A log of 32 MiB gets 75 MiB at once. */
+Test(redis_auditor_retain, a_storm_exceeds_a_limit_by_little, .timeout = 300) {
+    enum { RECORDS = 40000, PART = 4000 };
+    setup_t d = {.audit = "retain_bytes = \"32MiB\";"};
+    int64_t fullest = 0;
+    open_auditor(&d, (fixture_options_t){0}, "", "stream = { max_bytes = \"1GiB\"; };", NULL);
+    settle(&d);
+    for (int i = 0; i < RECORDS; i += PART)
+        redis_ok(d.f.r, "EVAL %s 1 sidecar:email:failures %d %d",
+                 "for i = ARGV[1] + 1, ARGV[1] + ARGV[2] do redis.call('XADD', KEYS[1], '*', 'event', redis.sha1hex(i) .. "
+                 "string.rep('0', 24), "
+                 "'kind', 'failed', 'job', i, 'at', redis.call('TIME')[1] .. '000', 'payload', string.rep('p', 1000)) end",
+                 i, PART);
+    bool copied = driver_until(&d.instance.driver, ({
+        int64_t full = metric_get(&metrics_of(&d)->audit_full_percent);
+        if (full > fullest) fullest = full;
+        metric_get(&metrics_of(&d)->audit_rows) == RECORDS;
+    }),
+                               60000);
+    cr_assert(copied);
+    cr_assert_leq(fullest, 140, "%lld %% of the limit", (long long)fullest);
+    cr_assert_geq(fullest, 100, "it was never full");
+    close_auditor(&d);
+}

@@ -3,6 +3,8 @@
 #include "auditor/auditor.h"
 #include "auditor/internal.h"
 #include "fixture.h"
+#include "role/role.h"
+#include "wait.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -177,4 +179,26 @@ Test(unit_audit_share, the_log_is_as_late_as_its_latest_auditor) {
     cr_assert_eq(metric_get(&s.metrics->audit_lacks_ns), 2000, "an auditor that has ended does not count");
     auditor_free(auditors[2]);
     auditor_free(auditors[0]);
+}
+
+static void lock_tick(void *self, role_wait_t *wait) {
+    audit_share_t *share = self;
+    audit_share_lock(share);
+    pthread_mutex_unlock(&share->mutex);
+    (void)wait;
+}
+
+/* Another auditor rewrites the log for longer than a tick may last. */
+Test(unit_audit_share, an_auditor_that_waits_for_another_does_not_count_as_hanging) {
+    role_t role;
+    pthread_mutex_lock(&s.share->mutex);
+    cr_assert(role_init(&role, "auditor", lock_tick, NULL, s.share) && role_start(&role));
+    for (int i = 0; i < 2; i++) {
+        cr_assert(wait_for(atomic_load(&role.due_ns) > mono_now().ns, 30000));
+        atomic_store(&role.due_ns, 1);
+    }
+    pthread_mutex_unlock(&s.share->mutex);
+    role_stop(&role);
+    cr_assert(role_join(&role, 30000));
+    role_destroy(&role);
 }

@@ -2,7 +2,8 @@
 //
 // Each instance connects to Redis through a small proxy that counts its requests, because neither MONITOR nor CLIENT LIST can
 // tell the clients of a unix socket apart. The figures come from one window of BENCH_ROUNDS minutes. A minute has two safety
-// polls, one count of the ready lists, and one comparison of a part of the failure streams by each auditor.
+// polls, one count of the sizes, one request for the history, and one comparison of a part of the failure streams by each
+// auditor.
 #include <dirent.h>
 #include <poll.h>
 #include <pthread.h>

@@ -116,7 +116,12 @@ static const struct {
     {"list --grep of what one in a thousand holds, ms", 1000, {"list", "--grep", NEEDLE}},
     {"list --grep of what none holds, ms", 1000, {"list", "--grep", "No such text"}},
     {"the same in one queue, ms", 1000, {"list", "--queue", "q3", "--grep", "No such text"}},
+    {"list --grep -i of what none holds, ms", 2000, {"list", "--grep", "No such text", "-i"}},
+    {"list --state open, ms", 50, {"list", "--state", "open"}},
+    {"list of a job that is not there, ms", 50, {"list", "--job", "none"}},
+    {"list of a type that is not there, ms", 1000, {"list", "--type", "none"}},
     {"stats, ms", 1000, {"stats"}},
+    {"stats --by error, ms", 4000, {"stats", "--by", "error"}},
 };
 
 // The inner queries are constants, by which SQLite searches.

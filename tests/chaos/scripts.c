@@ -48,6 +48,9 @@
     "if redis.call('GET', b .. h .. ':lock') ~= worker or redis.call('LREM', b .. 'active', -1, h) == 0 then return 0 end "      \
     "redis.call('DEL', b .. h .. ':lock') redis.call('SREM', b .. 'stalled', h) "
 
+#define GROUP "redis.pcall('XGROUP', 'CREATE', q, 'workers', '0', 'MKSTREAM') "
+#define ENTRY "local entry = string.match(h, '^%S+') "
+
 const chaos_queue_t chaos_queues[CHAOS_QUEUES] = {
     {.name = "beat", .settings = ROLES PROTECTED HEARTBEAT("beat") "id_path = \"/id\"; retry_window = \"3650d\"; ", LIST_SCRIPTS},
     {.name = "plain",
@@ -126,4 +129,22 @@ const chaos_queue_t chaos_queues[CHAOS_QUEUES] = {
      .counts = true,
      .has_delays = true,
      .is_event = true},
+    {.name = "flow",
+     .settings = ROLES PROTECTED "dialect = \"stream\"; group = \"workers\"; id_path = \"/id\"; retry_window = \"3650d\"; ",
+     .add = ARGUMENTS JOB GROUP "if text == '' then redis.call('XADD', q, '*', 'data', job) return 1 end "
+                                "return redis.call('ZADD', q .. ':delayed', text, job)",
+     .take = ARGUMENTS GROUP "local got = redis.call('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', 1, 'STREAMS', q, '>') "
+                             "if not got then return false end local entry = got[1][2][1] return entry[1] .. ' ' .. entry[2][2]",
+     .finish = ARGUMENTS ENTRY "local done = redis.call('XACK', q, 'workers', entry) redis.call('XDEL', q, entry) return done",
+     .report = ARGUMENTS ENTRY "redis.call('HSET', q .. ':errors', entry, text) "
+                               "return #redis.call('XPENDING', q, 'workers', entry, entry, 1, worker)",
+     .left = ARGUMENTS "return redis.call('XLEN', q) + redis.call('ZCARD', q .. ':delayed') + redis.call('HLEN', q .. ':errors')",
+     .storm =
+         "local q = ARGV[1] " GROUP "for i = tonumber(ARGV[2]), tonumber(ARGV[3]) do local job = '{\"id\":\"j' .. i .. '\"}' "
+         "if i % 2 == 0 then redis.call('XADD', q, '*', 'data', job) "
+         "else redis.call('ZADD', q .. ':delayed', ARGV[4], job) end end "
+         "redis.call('XREADGROUP', 'GROUP', 'workers', 'storm', 'COUNT', 100000, 'STREAMS', q, '>') return 1",
+     .times_out = true,
+     .counts = true,
+     .has_delays = true},
 };

@@ -54,6 +54,25 @@ reader() {
 reader
 env -u QUEUE_SIDECAR_IMAGE "$place/compose" "$file" || code=1
 
+# docs/recipes.md has a second container for this file.
+cp -r deploy/compose "$work/tail"
+{
+    sed -n '/^volumes:$/q; p' $file
+    sed -n '/^...yaml tail.yaml$/,/^...$/{/^...yaml/d; /^...$/d; /^services:$/d; p}' docs/recipes.md
+    sed -n '/^volumes:$/,$p' $file
+} >"$work/tail/compose.yaml"
+env -u QUEUE_SIDECAR_IMAGE "$place/compose" "$work/tail/compose.yaml" || {
+    echo "docs/recipes.md:1: compose refuses tail.yaml (above)"
+    code=1
+}
+for line in 'user: "65532:65532"' 'read_only: true' 'cap_drop: \[ALL\]' 'no-new-privileges:true' '- audit:/var/lib/queue-sidecar:ro'; do
+    [ "$(grep -c -- "$line" "$work/tail/compose.yaml")" -gt "$(grep -c -- "$line" $file)" ] || {
+        echo "docs/recipes.md:1: tail.yaml lacks $line"
+        code=1
+    }
+done
+rm -rf "$work/tail"
+
 # Tests the reader: it must refuse each of these files.
 spoilt() { # name of the fault, sed script
     cp -r deploy/compose "$work/spoilt"

@@ -13,14 +13,10 @@ run() { # server, filter
     echo "== $2 with $("$1" --version | cut -d' ' -f1-3)"
     QS_REDIS_SERVER_BIN=$(command -v "$1") timeout --foreground -k 10 1200 build/tests/suite -j"$jobs" --filter "$2" </dev/null || failed="$failed $1"
 }
-# Left out with Valkey, because the server makes no difference. They run with Redis 8.0:
-# - daemon_audit_*: commands on audit logs, which are files. daemon_auditor and redis_auditor* copy from streams of Valkey, too;
-# - redis_auditor_writer: writes and syncs of the audit log that fail;
-# - daemon_completion, daemon_tls_files, daemon_demo: shells and files; the demo starts redis-server by this name;
-# - daemon_http, daemon_sd_notify, daemon_status_watch: HTTP clients, the service manager, terminals;
-# - daemon_monitor_memory: memory of the sidecar.
+# With Valkey run the tests of scripts, and those of whole sidecars in which the server may make a difference: its replies, its tracking,
+# its Cluster, its failovers. redis_auditor_writer is left out: it fails writes of the audit log, which is a file.
 if [ "$QS_FILTER" = '*' ]; then
-    run valkey-server '@(redis_!(auditor_writer)|daemon_!(audit_*|completion|demo|http|monitor_memory|sd_notify|status_watch|tls_files))/*'
+    run valkey-server '@(redis_!(auditor_writer)|daemon_@(auditor|bull|clients*|cluster*|delayed*|erase|jobs|kmqueue*|leader|monitor|password|private|promises|queues|redis|reload|requeue*|sentinel|services|status*|tls|upgrade|workers))/*'
     run redis-server '*'
 else
     run valkey-server "$QS_FILTER"

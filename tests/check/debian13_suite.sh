@@ -5,7 +5,7 @@
 #   sh tests/check/debian13_suite.sh          QS_FILTER='daemon_*/*' runs only these tests
 #   sh tests/check/debian13_suite.sh build    only builds
 #
-# The root is build/debian13/suite. Mounts are in a namespace of their own, so that they end with it. Run this as root.
+# The root is build/debian13/suite. Run this as root.
 # Exit codes: 0 all passed, or not possible on this machine (one line says why; with QS_CLIENTS_REQUIRED=1 that is 1), 1 failed.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -37,14 +37,5 @@ git ls-files --cached --others --exclude-standard | while IFS= read -r file; do
     [ ! -e "$file" ] || printf '%s\n' "$file"
 done | tar -cf - -T - | tar -xf - -C "$root/src"
 
-# shellcheck disable=SC2016 # expands in the namespace
-exec unshare --mount --propagation private sh -eu -c '
-    root=$1
-    shift
-    mount -t proc proc "$root/proc"
-    mount --rbind /dev "$root/dev"
-    mount -t tmpfs tmpfs "$root/tmp"
-    [ ! -e /etc/resolv.conf ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
-    exec chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
-' - "$root" QS_FILTER="${QS_FILTER:-*}" QS_TEST_SLOW="${QS_TEST_SLOW:-1}" QS_ROOT_REQUIRED="${QS_CLIENTS_REQUIRED:-}" \
-    sh /src/tests/check/debian13_inside.sh "$@"
+exec sh tests/support/in_root.sh "$root" env QS_FILTER="${QS_FILTER:-*}" QS_TEST_SLOW="${QS_TEST_SLOW:-1}" \
+    QS_ROOT_REQUIRED="${QS_CLIENTS_REQUIRED:-}" sh /src/tests/check/debian13_inside.sh "$@"

@@ -23,8 +23,10 @@ BLOCK = re.compile(r"^<!-- generated: (\w+)(?: (\S+))? -->\n(.*?)^<!-- end -->$"
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
 # Files of users.
 USERS_FILES = {"handler.py", "worker.py", "heartbeat.py", "producer.py"}
-# SECURITY.md has it until a release puts an address in its place.
-ADDRESS = "SECURITY-ADDRESS"
+# Files have these words until a release puts something in their place.
+OPEN = [("SECURITY.md", "SECURITY-ADDRESS", "where to report a vulnerability"),
+        ("SECURITY.md", "RELEASE-KEY", "which public key its files are signed for"),
+        ("deploy/debian/control", "@queue-sidecar.example.org", "the address of its maintainers")]
 # Head of a table's first column that must have only messages of the log.
 MESSAGES_HEAD = "log message"
 MESSAGES_PAGE = pathlib.Path("docs/operations.md")
@@ -249,8 +251,13 @@ def peers(load):
     return subprocess.run(report, text=True, capture_output=True, check=True).stdout.rstrip("\n")
 
 
+def yaml(path):
+    """A file of values, with its comments."""
+    return f"```yaml\n{pathlib.Path(path).read_text()}```"
+
+
 GENERATORS = {
-    function.__name__: function for function in (keys, key_index, metrics, exits, commands, log, failpoints, rights, peers)
+    function.__name__: function for function in (keys, key_index, metrics, exits, commands, log, failpoints, rights, peers, yaml)
 }
 
 
@@ -401,7 +408,7 @@ def absences(path, text):
 
 
 def release():
-    """The changelog and the manifests must name the version that the Makefile builds. A release has an address for vulnerabilities."""
+    """The changelog and the manifests must name the version that the Makefile builds. A release leaves nothing OPEN."""
     makefile = pathlib.Path("Makefile").read_text()
     version, day = (re.search(rf"^{name} := (\S+)$", makefile, re.M)[1] for name in ("VERSION", "RELEASED"))
     headings = re.findall(r"^## (.*)$", pathlib.Path("CHANGELOG.md").read_text(), re.M)
@@ -410,11 +417,12 @@ def release():
         yield f"CHANGELOG.md:1: its newest release is not of {day}, which RELEASED of the Makefile says"
     if not between and headings[:1] != [f"{version} ({day})"]:
         yield f"CHANGELOG.md:1: its newest release is not {version} ({day}), which VERSION and RELEASED of the Makefile say"
-    if not version.endswith("-dev") and ADDRESS in pathlib.Path("SECURITY.md").read_text():
-        yield f"SECURITY.md:1: says {ADDRESS}: a release must say where to report a vulnerability"
+    for place, word, what in OPEN:
+        if not version.endswith("-dev") and word in pathlib.Path(place).read_text():
+            yield f"{place}:1: says {word}: a release must say {what}"
     for path in sorted(pathlib.Path("deploy").rglob("*")):
-        text = path.read_text() if path.is_file() else ""
-        for tag in re.finditer(r"(?:queue-sidecar:|newTag: |ARG VERSION=)(\d+\.\d[\w.-]*)", text):
+        text = path.read_text(errors="replace") if path.is_file() else "" # charts that Helm has fetched are no text
+        for tag in re.finditer(r"(?:queue-sidecar:|newTag: |ARG VERSION=|^appVersion: |name: queue-sidecar(?:-lib)?\n(?:.*\n){0,2} *version: )(\d+\.\d[\w.-]*)", text, re.M):
             if tag[1] != version:
                 yield f"{path}:{text.count(chr(10), 0, tag.start()) + 1}: names {tag[1]}, but the Makefile builds {version}"
 

@@ -30,6 +30,16 @@ for prefix in /usr /usr/local; do
         [ -s "$top/$file" ] || fail "$prefix/$file is not installed"
     done
     [ "$("$top/bin/queue-sidecar" version)" = "$(build/queue-sidecar version)" ] || fail "the installed program is not build/queue-sidecar"
+    # The program prints the same pages and scripts where they are not installed.
+    while read -r file command; do
+        # shellcheck disable=SC2086 # words
+        "$top/bin/queue-sidecar" $command | cmp -s - "$top/share/$file" || fail "$prefix/share/$file is not what queue-sidecar $command prints"
+    done <<END
+man/man1/queue-sidecar.1 help man 1
+man/man5/queue-sidecar.cfg.5 help man 5
+bash-completion/completions/queue-sidecar completion bash
+zsh/$zsh/_queue-sidecar completion zsh
+END
     "$top/bin/queue-sidecar" check -c "$config" >/dev/null || fail "the installed config is refused"
     ! grep -rn '@[A-Z]*@' "$top/lib" || fail "a placeholder in a unit was not replaced"
     grep -q "^ExecStart=$prefix/bin/queue-sidecar run -c /etc/queue-sidecar/queue-sidecar.cfg$" "$top/lib/systemd/system/queue-sidecar.service" ||

@@ -54,15 +54,24 @@ plant layers 'uses conn_open\(\) of redis/conn.c, but base/ must not know redis/
     echo "int conn_open(void); int conn_open(void) { return 0; }" >provider.c
     "${CC:-gcc}" -c -o objects/base/calls.o sidecar/base/calls.c && "${CC:-gcc}" -c -o objects/redis/conn.o provider.c' QS_OBJECTS=objects
 
+plant layers 'uses stderr, but operate/ prints nothing' 'mkdir -p objects/operate
+    echo "#include <stdio.h>" >sidecar/operate/prints.c; echo "void planted2(void); void planted2(void) { fputs(\"x\", stderr); }" >>sidecar/operate/prints.c
+    "${CC:-gcc}" -c -o objects/operate/prints.o sidecar/operate/prints.c' QS_OBJECTS=objects
+
 plant mutants 'mutants.list:[0-9]*: sidecar/absent.c has 0 times' 'printf "sidecar/absent.c unit_*/*\\n    a ==> b\\n" >>tests/check/mutants.list'
 plant keys 'lacks lock.ttl' 'sed -i "/^ *ttl = /d" conf/queue-sidecar.cfg'
 plant keys 'the sample shows the defaults' 'sed -i "s/batch = 5000/batch = 4999/" conf/queue-sidecar.cfg'
 plant keys 'is refused' 'echo "nonsense = 1;" >>conf/minimal.cfg'
 plant docs 'configuration.md:[0-9]*: the block keys is not' 'sed -i "/^- .*\`timeout\`/d" docs/configuration.md'
+plant docs 'queue-sidecar/README.md:[0-9]*: the block yaml is not' 'echo "novel: 1" >>deploy/helm/queue-sidecar/values.yaml'
+plant docs 'Chart.yaml:[0-9]*: names 0.0.1, but' 'printf "\213" >deploy/helm/fetched.tgz && sed -i "s/^version: .*/version: 0.0.1/" deploy/helm/queue-sidecar-lib/Chart.yaml'
+plant docs 'Chart.yaml:[0-9]*: names 0.0.2, but' 'sed -i "s/^ *version: 0.*/    version: 0.0.2/" deploy/examples/chart/Chart.yaml'
 plant docs 'metrics.md:[0-9]*: the block metrics is not' 'sed -i "/queue_sidecar_promoted_total/d" docs/metrics.md'
 plant docs 'operations.md:[0-9]*: the block log is not' 'echo "static void f(void) { log_warn(NULL, NULL, \"planted one\"); }" >>sidecar/app/app.c'
 plant docs 'its newest release is not' 'sed -i "s/^VERSION := .*/VERSION := 9.9/" Makefile'
+plant docs 'SECURITY.md:1: says RELEASE-KEY' 'sed -i "s/^VERSION := .*/VERSION := 9.9/" Makefile; echo RELEASE-KEY >>SECURITY.md'
 plant docs 'a release must say where to report' ':' # the version above is a release
+plant docs 'a release must say the address of its maintainers' ':'
 plant docs 'leads nowhere' 'echo "[x](novel.md)" >>docs/audit.md'
 plant docs 'names a heading that the page does not have' 'echo "[x](audit.md#novel)" >>docs/status.md'
 plant docs 'has 170 columns' '{ head -c 170 /dev/zero | tr "\0" x; echo; } >>sql/README.md'

@@ -28,7 +28,7 @@ fi
 # A path with a space must stay one word of a command line. The drop-in must not use %d, which came with systemd 250.
 mkdir "$work/a place"
 BINDIR="$work/a place" MANDIR=$work/man DOCDIR=$work/doc BASHCOMPDIR=$work/bash ZSHCOMPDIR=$work/zsh UNITDIR=$work/units SYSUSERSDIR=$work/users \
-    CONFDIR=$work/etc DESTDIR='' sh deploy/install.sh install "$program" >/dev/null
+    CONFDIR=$work/etc DESTDIR='' sh deploy/install.sh install "$program" "${program%/*}/gen/queue-sidecar.1" "${program%/*}/gen/queue-sidecar.cfg.5" >/dev/null
 mv "$work/units/queue-sidecar@.service" "$work/units/queue-sidecar@shop.service"
 for unit in queue-sidecar queue-sidecar@shop; do
     systemd-analyze verify --man=no "$work/units/$unit.service" >"$work/said" 2>&1 || echo "refused" >>"$work/said"

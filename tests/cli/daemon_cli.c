@@ -107,6 +107,7 @@ Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
                                           {"kmqueue", "queues = [\"a:safe\"];"},
                                           {"delayed_queue", "types = [\"a.B\"];"},
                                           {"bull", ""},
+                                          {"bullmq", ""},
                                           {"private_queues", "main = \"m\"; private = \"w-*\";"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *text = kept_printf("queues = (\n  { name = \"q\"; dialect = \"%s\"; %s } );\n", rows[i][0], rows[i][1]);
@@ -235,40 +236,6 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
         cr_expect(has(out->err, rows[i].said), "\"%s\" lacks \"%s\"", out->err, rows[i].said);
     }
     cr_expect_neq(access(free_one, F_OK), 0, "`check` created a file");
-}
-
-/* Opens the directories of this run to others, and no others. Returns whether those above are open, too. */
-static bool open_run(void) {
-    char *above = kept_printf("%s", temp_root());
-    const char *run = getenv("QS_TEST_RUN_DIR");
-    struct stat status;
-    bool all = true, ours = true;
-    for (char *slash; *above && stat(above, &status) == 0; *slash = '\0') {
-        if (ours) cr_assert_eq(chmod(above, 0711), 0);
-        if (!ours) all = all && (status.st_mode & S_IXOTH);
-        ours = ours && run && strcmp(above, run) != 0;
-        slash = strrchr(above, '/');
-    }
-    return all;
-}
-
-Test(daemon_cli, check_tells_of_files_that_everybody_can_read_or_write) {
-    char *secret = temp_file("secret", "x\n"), *log = temp_path(temp_root(), "others.db");
-    char *path = cluster_config_file(&s, (sidecar_t){.redis = kept_printf("password_file = \"%s\";", secret)});
-    char *place = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", log);
-    const daemon_options_t options = {.env = (const char *const[]){place, NULL}};
-    const char *const words[] = {"check", "-c", path, "--redis", NULL};
-    temp_write(log, "");
-    cr_assert(chmod(secret, 0644) == 0 && chmod(log, 0646) == 0);
-    cr_expect(!has(daemon_run_argv(&options, words)->err, "by every user"), "the directory keeps others out");
-    bool open = open_run();
-    const daemon_output_t *check = daemon_run_argv(&options, words);
-    cr_expect_eq(has(check->err, kept_printf("\nnote     redis.password_file %s can be read by every user", secret)), open, "%s",
-                 check->err);
-    cr_expect_eq(has(check->err, kept_printf("\nwarning  audit.path %s can be written by every user", log)), open, "%s",
-                 check->err);
-    cr_assert(chmod(secret, 0640) == 0 && chmod(log, 0640) == 0);
-    cr_expect(!has(daemon_run_argv(&options, words)->err, "by every user"));
 }
 
 Test(daemon_cli, check_reports_a_foreign_lock) {

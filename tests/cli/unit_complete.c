@@ -32,6 +32,8 @@ Test(unit_complete, offers_words_for_each_position) {
         {{"--v"}, "--version "},
         {{"audit", "re"}, "requeue "},
         {{"audit", "nonsense", ""}, ""},
+        {{"jobs", ""}, "list run cancel "},
+        {{"jobs", "list", "q", "--state", "r"}, "ready "},
         {{"check", "--r"}, "--redis "},
         {{"check", "-c", ""}, "<files> "},
         {{"check", "-c", "x", "--r"}, "--redis "},

@@ -274,7 +274,9 @@ static size_t count_good(run_t *s, int poisons) {
         const char *kind = kind_of(s, i);
         bool poison = strcmp(kind, "poison") == 0;
         if (!found[i].hex || !found[i].first) cr_assert_fail("%s-%zu is lost", kind, i);
-        bool ended = poison ? found[i].done == 0 : found[i].done >= 1, same = strcmp(found[i].first, found[i].hex) == 0;
+        bool ended = poison ? found[i].done == 0 : found[i].done >= 1;
+        /* A worker that was killed before it wrote a line may have had the first delivery. */
+        bool same = apart(found[i].first, found[i].hex) <= (s->story->distinct ? WINDOW : 0);
         cr_expect(ended, "%s-%zu was done %d times", kind, i, found[i].done);
         cr_expect(same, "%s-%zu came in other bytes: %s, not %s", kind, i, found[i].first, found[i].hex);
         good += ended && same;

@@ -64,7 +64,8 @@ launcher() { # language, shell text
 
 client_python() {
     tools python python3 || return
-    fetch python redis==8.1.0 sh -c 'rm -rf venv && python3 -m venv venv && venv/bin/pip install -q "$0"' redis==8.1.0 || return
+    fetch python 'redis==8.1.0 huey==3.5.4' sh -c 'rm -rf venv && python3 -m venv venv && venv/bin/pip install -q $0' \
+        'redis==8.1.0 huey==3.5.4' || return
     # As docs/worker-contract.md says, a worker with heartbeats has another import.
     sed 's/^from handler import handle/from heartbeat import handle/' "$clients/python/worker.py" >"$clients/python/heartbeat_worker.py"
     launcher python '[ "$program" != heartbeat ] || program=heartbeat_worker
@@ -139,29 +140,92 @@ client_in_java() { # dialect
 exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$here/lib/*:$here/classes" "$name" "$@"'
 }
 
+# The workers of docs/dialects/stream.md, with the same libraries and handlers as those of docs/worker-contract.md.
+client_stream_python() {
+    if [ -e "$clients/python/skipped" ]; then
+        skip stream_python "$(cat "$clients/python/skipped")"
+        return
+    fi
+    cp "$here/python/handler.py" "$clients/stream_python/"
+    launcher stream_python 'exec "$here/../python/venv/bin/python" -B "$here/$program.py" "$@"'
+}
+
+client_stream_go() {
+    if [ -e "$clients/go/skipped" ]; then
+        skip stream_go "$(cat "$clients/go/skipped")"
+        return
+    fi
+    mkdir -p "$clients/go/stream"
+    mv "$clients/stream_go/worker.go" "$clients/go/stream/"
+    cp "$here/go/handler.go" "$clients/go/stream/"
+    build go sh -c '[ -z "$(gofmt -l stream)" ] && go vet ./stream && go build -mod=vendor -o bin/stream_worker ./stream' || return
+    launcher stream_go 'exec "$here/../go/bin/stream_worker" "$@"'
+}
+
+client_taskiq() {
+    tools taskiq python3 || return
+    fetch taskiq taskiq-redis==1.2.4 sh -c 'rm -rf venv && python3 -m venv venv && venv/bin/pip install -q "$0"' taskiq-redis==1.2.4 || return
+    cp "$here/story/story.py" "$clients/taskiq/"
+    launcher taskiq 'exec "$here/venv/bin/python" -B "$here/$program.py" "$@"'
+}
+
+# PHP, its Redis extension and Symfony's transport come from Debian 12, in a root of their own: its loader starts them on any machine.
+client_symfony() {
+    sh tests/support/debian_root.sh bookworm "$clients/symfony" php-symfony-redis-messenger,php-cli,php-redis >"$clients/symfony/made" 2>&1 || {
+        skip symfony "$(tail -n 1 "$clients/symfony/made" | cut -c1-200)"
+        return
+    }
+    launcher symfony 'debian=$here/root libraries=
+for directory in "$debian"/usr/lib/*-linux-gnu; do libraries=$directory; done
+exec "$libraries"/ld-linux-*.so.* --library-path "$libraries" "$debian/usr/bin/php8.2" -n -d extension_dir="$debian/usr/lib/php/20220829" \
+    -d extension=igbinary -d extension=redis -d extension=posix -d include_path="$debian/usr/share/php" -d display_errors=stderr \
+    "$here/$program.php" "$@"'
+}
+
 # The oldest and the newest Bull that the dialect serves, and one between, whose stalled check does not honour removeOnFail yet (4.12.6
-# does). QS_BULL selects one. BullMQ is for the test that the dialect refuses its keys.
+# does). QS_BULL selects one.
 client_bull() {
     tools bull node npm || return
-    fetch bull 'bull@4.10.4 bull@4.12.2 bull@4.16.5 bullmq@5.63.2' sh -c 'for package in $0; do
+    fetch bull 'bull@4.10.4 bull@4.12.2 bull@4.16.5' sh -c 'for package in $0; do
         version=${package#*@} && rm -rf "$version" && mkdir "$version" && echo "{\"private\": true}" >"$version/package.json" &&
         (cd "$version" && npm install --no-save --no-audit --no-fund --loglevel=error "$package") || exit 1; done' \
-        'bull@4.10.4 bull@4.12.2 bull@4.16.5 bullmq@5.63.2' || return
-    cp "$here/story/story.js" "$clients/bull/"
+        'bull@4.10.4 bull@4.12.2 bull@4.16.5' || return
+    cp "$here/story/story.js" "$here/story/keys.js" "$clients/bull/"
     launcher bull 'exec node "$here/$program.js" "$@"'
 }
 
+# BullMQ 5 and 6; QS_BULLMQ selects one. BullMQ 6 leaves the choice of its Redis client to the application.
+client_bullmq() {
+    tools bullmq node npm || return
+    fetch bullmq 'bullmq@5.81.5 bullmq@6.7.0 ioredis@5.11.1' sh -c 'for package in $0; do
+        version=${package#bullmq@} && rm -rf "$version" && mkdir "$version" && echo "{\"private\": true}" >"$version/package.json" &&
+        (cd "$version" && npm install --no-save --no-audit --no-fund --loglevel=error "$package" "$1") || exit 1; done' \
+        'bullmq@5.81.5 bullmq@6.7.0' ioredis@5.11.1 || return
+    cp "$here/story/story.js" "$here/story/keys.js" "$clients/bullmq/"
+    launcher bullmq 'exec node "$here/$program.js" "$@"'
+}
+
+client_bee_queue() {
+    tools bee_queue node npm || return
+    echo '{"private": true}' >"$clients/bee_queue/package.json"
+    fetch bee_queue bee-queue@2.0.0 npm install --no-save --no-audit --no-fund --loglevel=error bee-queue@2.0.0 || return
+    cp "$here/story/story.js" "$clients/bee_queue/"
+    launcher bee_queue 'exec node "$here/$program.js" "$@"'
+}
+
 rm -f "$clients/failed"
-for language in python node go java shell bull kmqueue delayed_queue private_queues delay_loop cluster_python cluster_node; do
+for language in python node go java shell bull bullmq kmqueue delayed_queue private_queues delay_loop huey bee_queue cluster_python cluster_node stream_python stream_go taskiq symfony; do
     mkdir -p "$clients/$language"
     (cd "$clients/$language" && rm -f run skipped ./*.java)
-    find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
+    [ ! -d "$here/$language" ] || find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
 done
 python3 "$here/extract.py" docs/worker-contract.md "$clients" || exit 1
+python3 "$here/extract.py" docs/dialects/stream.md "$clients" stream_ || exit 1
 # One after the other if they share the cache of a tool, else at the same time.
-(client_python; client_in_python private_queues; client_in_python delay_loop; client_in_python cluster_python) &
-(client_node; client_in_node cluster_node; client_bull) &
-client_go &
+(client_python; client_in_python private_queues; client_in_python delay_loop; client_in_python huey; client_in_python cluster_python; client_stream_python; client_taskiq) &
+(client_node; client_in_node cluster_node; client_bull; client_bullmq; client_bee_queue) &
+(client_go; client_stream_go) &
+client_symfony &
 (client_java; client_in_java kmqueue; client_in_java delayed_queue) &
 client_shell &
 wait

@@ -34,5 +34,8 @@ for QS_BULL in 4.10.4 4.12.2 4.16.5; do
     export QS_BULL
     capture bull "bull-$QS_BULL" capture
 done
-cli flushall >/dev/null
-capture bull bullmq-5.63.2 bullmq
+for QS_BULLMQ in 5.81.5 6.7.0; do
+    export QS_BULLMQ
+    cli flushall >/dev/null
+    capture bullmq "bullmq-$QS_BULLMQ" capture
+done

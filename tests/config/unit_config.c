@@ -35,6 +35,7 @@ Test(unit_config, fills_in_the_defaults) {
     cr_expect_eq(config->redis.timeout_ms, 5000);
     cr_expect_eq(config->lock.ttl_ms, 5000);
     cr_expect_eq(config->lock.scope, LOCK_SCOPE_AUTO);
+    cr_expect(config->lock.lead);
     cr_expect_eq(config->dispatcher.batch, 5000);
     cr_expect_eq(config->redis.slice_us, 500);
     cr_expect_eq(config->dispatcher.safety_poll_ms, 30000);
@@ -113,8 +114,9 @@ Test(unit_config, accepts_credentials_beside_a_url_without_credentials) {
 Test(unit_config, a_queue_falls_back_to_defaults_before_or_behind_it) {
     scoped(config_drop) config_t *config = config_case_good(
         "queues = ( { name = \"a\"; protected_timeout = \"30s\"; ready = \"in\"; retry_jitter = 0; },\n"
-        "           { name = \"b\"; roles = ( \"monitor\" ); heartbeat = \"off\"; } );\n"
-        "defaults = { protected_timeout = \"1m\"; retry_jitter = 0.5; score_unit = \"s\"; id_path = \"/id\"; };\n",
+        "           { name = \"b\"; roles = ( \"monitor\" ); heartbeat = \"off\"; hide = []; } );\n"
+        "defaults = { protected_timeout = \"1m\"; retry_jitter = 0.5; score_unit = \"s\"; id_path = \"/id\"; hide = [\"/a\", "
+        "\"/b/0\"]; };\n",
         NULL);
     cr_assert_eq(config->queue_count, 2);
     const queue_config_t *a = &config->queues[0], *b = &config->queues[1];
@@ -124,6 +126,9 @@ Test(unit_config, a_queue_falls_back_to_defaults_before_or_behind_it) {
     cr_expect_float_eq(b->policy.retry.jitter, 0.5, 0);
     cr_expect_eq(a->policy.score_unit, SCORE_S);
     cr_expect_str_eq(b->policy.id_path, "/id");
+    cr_assert(a->policy.hide.count == 2 && b->policy.hide.count == 0);
+    cr_expect_str_eq(a->policy.hide.items[1], "/b/0");
+    cr_expect(config->all_hidden.count == 2 && strcmp(config->all_hidden.items[1], "/b/0") == 0);
     cr_expect_eq(a->policy.roles, ROLE_DISPATCHER | ROLE_MONITOR);
     cr_expect_eq(b->policy.roles, ROLE_MONITOR);
     cr_expect_str_eq(a->ready, "in");
@@ -271,14 +276,28 @@ Test(unit_config, a_url_of_the_environment_replaces_the_file) {
     config_case_forget_environment();
 }
 
-Test(unit_config, warns_of_a_key_of_0_1_0_without_effect) {
-    char *warnings;
+Test(unit_config, settings_of_page_and_api) {
+    config_t *config = config_case_good(Q, NULL);
+    cr_expect(config->http.page && config->http.hosts.count == 0);
+    cr_expect_str_empty(config->http.token_file);
+    cr_expect_str_empty(config->http.user_header);
+    config_free(config);
     setenv("QUEUE_SIDECAR_HTTP_TOKEN_FILE", "/t", 1);
-    config_free(config_case_good("http = {\n token_file = \"\"; port = 0; };\n" Q, &warnings));
-    cr_expect_str_eq(warnings, "F:2: `http`: `token_file` has no effect: remove it\n"
-                               "unknown variable QUEUE_SIDECAR_HTTP_TOKEN_FILE\n");
-    free(warnings);
+    config = config_case_good("http = { page = false; hosts = [\"q.example\"]; user_header = \"X-User\"; };\n" Q, NULL);
+    cr_expect(!config->http.page && config->http.hosts.count == 1);
+    cr_expect_str_eq(config->http.token_file, "/t");
+    cr_expect_str_eq(config->http.hosts.items[0], "q.example");
+    cr_expect_str_eq(config->http.user_header, "X-User");
+    config_free(config);
     config_case_forget_environment();
+}
+
+/* The API's thread reads a config that a reload has replaced. */
+Test(unit_config, shared_config_lives_until_the_last_sharer_frees_it) {
+    config_t *config = config_case_good(Q, NULL), *shared = config_share(config);
+    config_free(config);
+    cr_expect_str_eq(shared->queues[0].name, "q");
+    config_free(shared);
 }
 
 Test(unit_config, warns_of_secrets_in_the_file) {
@@ -305,6 +324,27 @@ Test(unit_config, warns_of_secrets_in_the_file) {
     cr_expect_str_eq(warnings, limit);
     config_free(config_case_good("queues = ( { name = \"q\"; retry_delay = \"2h\"; retry_backoff = \"fixed\"; } );", &warnings));
     cr_expect_str_eq(warnings, "");
+}
+
+Test(unit_config, knows_what_any_queue_hides) {
+    scoped(config_drop) config_t *config =
+        config_case_good("defaults = { heartbeat = \"off\"; id_path = \"/id\"; hide = [\"/a\"]; };\n"
+                         "queues = ( { name = \"x\"; hide = [\"/b\", \"/a\"]; }, { name = \"y\"; hide = [\"/c\"]; } );",
+                         NULL);
+    cr_assert_eq(config->all_hidden.count, 3);
+    for (size_t i = 0; i < 3; i++) cr_expect_str_eq(config->all_hidden.items[i], ((const char *[]){"/a", "/b", "/c"})[i]);
+}
+
+Test(unit_config, warns_once_of_ids_that_would_tell_hidden_values) {
+    char *warnings;
+    config_free(config_case_good(
+        "defaults = { heartbeat = \"off\"; hide = [\"/pin\"]; };\nqueues = ( { name = \"a\"; id_path = \"/id\"; },\n"
+        "{ name = \"b\"; }, { name = \"c\"; } );",
+        &warnings));
+    cr_expect_str_eq(warnings,
+                     "F:3: queue `b` and 1 more: `hide` without `id_path`: the id of a job is its SHA-256, by which somebody "
+                     "could find hidden values, so page and API do not show it, and find no job by it. Set `id_path`\n");
+    config_free(config_case_good("queues = ( { name = \"b\"; dialect = \"bull\"; hide = [\"/pin\"]; } );", NULL));
 }
 
 Test(unit_config, a_dump_shows_no_password_and_sets_none) {
@@ -351,7 +391,8 @@ Test(unit_config, dumps_where_each_value_came_from) {
                                         NULL);
     char *text = dump(config);
     static const char *const lines[] = {
-        "\ngroup = \"default\"; # default\n",
+        "\ngroup   = \"default\"; # default\n",
+        "\nhistory = \"minute\";  # default\n",
         "\n    host                   = \"127.0.0.1\"; # default\n",
         "\n    port                   = 7000;        # environment\n",
         "\n    sentinels              = [];          # default\n",
@@ -380,7 +421,7 @@ Test(unit_config, lists_every_key_in_eight_columns) {
         cr_expect_eq(tabs, 7);
         rows++;
     }
-    cr_expect_eq(rows, 86);
+    cr_expect_eq(rows, 101);
     cr_expect_not_null(strstr(buffer_text(&out), "\nlock\tttl\tduration\t5s\ta duration from \"200ms\" to \"10m\"\trestart\t"));
     cr_expect_not_null(strstr(buffer_text(&out), "\nqueue-only\tbackup\tkey\t<name>:backup\t"));
 }

@@ -55,6 +55,64 @@ static const config_case_row_t value_faults[] = {
                                                  "\"email:*_alive\"\n"},
     {"defaults = { id_path = \"id\"; };\n" Q,
      "F:1: `defaults.id_path` is \"id\", but must be \"\" or a JSON pointer, such as \"/meta/id\"\n"},
+    {"defaults = { hide = [\"/a\", \"card\"]; };\n" Q,
+     "F:1: `defaults.hide` is [\"/a\", \"card\"], but must be a list of 0 to 16 JSON pointers, each of 1 to 256 bytes, such as "
+     "[\"/card/number\"]\n"},
+    {"defaults = { hide = \"/a\"; };\n" Q,
+     "F:1: `defaults.hide` is \"/a\", but must be a list of 0 to 16 JSON pointers, each of 1 to 256 bytes, such as "
+     "[\"/card/number\"]\n"},
+    {"defaults = { hide = [\"/a~\"]; };\n" Q,
+     "F:1: `defaults.hide` is [\"/a~\"], but must be a list of 0 to 16 JSON pointers, each of 1 to 256 bytes, such as "
+     "[\"/card/number\"]\n"},
+    {"defaults = { hide = [\"\"]; };\n" Q,
+     "F:1: `defaults.hide` is [\"\"], but must be a list of 0 to 16 JSON pointers, each of 1 to 256 bytes, such as "
+     "[\"/card/number\"]\n"},
+    {"http = { hosts = [\"10.0.0.1\", \"::1\", \"https://q.example\"]; };\n" Q,
+     "F:1: `http.hosts` is [\"10.0.0.1\", \"::1\", a text that may hold a password], but must be a list of 0 to 32 host names "
+     "without scheme, port and path, such as "
+     "[\"queues.example.com\"]\n"},
+    {"http = { hosts = [\"10.0.0.1\", \"::1\", \"q.example:443\"]; };\n" Q,
+     "F:1: `http.hosts` is [\"10.0.0.1\", \"::1\", \"q.example:443\"], but must be a list of 0 to 32 host names without scheme, "
+     "port and path, such as "
+     "[\"queues.example.com\"]\n"},
+    {"http = { hosts = [\"10.0.0.1\", \"::1\", \"q.example/x\"]; };\n" Q,
+     "F:1: `http.hosts` is [\"10.0.0.1\", \"::1\", \"q.example/x\"], but must be a list of 0 to 32 host names without scheme, "
+     "port and path, such as "
+     "[\"queues.example.com\"]\n"},
+    {"http = { hosts = [\"10.0.0.1\", \"::1\", \"*.example\"]; };\n" Q,
+     "F:1: `http.hosts` is [\"10.0.0.1\", \"::1\", \"*.example\"], but must be a list of 0 to 32 host names without scheme, port "
+     "and path, such as "
+     "[\"queues.example.com\"]\n"},
+    {"http = { hosts = [\"10.0.0.1\", \"::1\", \"[::1]\"]; };\n" Q,
+     "F:1: `http.hosts` is [\"10.0.0.1\", \"::1\", \"[::1]\"], but must be a list of 0 to 32 host names without scheme, port and "
+     "path, such as "
+     "[\"queues.example.com\"]\n"},
+    {"http = { hosts = [\"10.0.0.1\", \"::1\", \"a b\"]; };\n" Q,
+     "F:1: `http.hosts` is [\"10.0.0.1\", \"::1\", \"a b\"], but must be a list of 0 to 32 host names without scheme, port and "
+     "path, such as "
+     "[\"queues.example.com\"]\n"},
+    {"http = { user_header = \"X User\"; };\n" Q,
+     "F:1: `http.user_header` is \"X User\", but must be the name of a header, 0 to 64 letters, digits and -, such as "
+     "\"X-Forwarded-User\", and none that holds a secret\n"},
+    {"http = { user_header = \"X-User:\"; };\n" Q,
+     "F:1: `http.user_header` is \"X-User:\", but must be the name of a header, 0 to 64 letters, digits and -, such as "
+     "\"X-Forwarded-User\", and none that holds a secret\n"},
+    {"http = { user_header = \"Authorization\"; };\n" Q,
+     "F:1: `http.user_header` is \"Authorization\", but must be the name of a header, 0 to 64 letters, digits and -, such as "
+     "\"X-Forwarded-User\", and none that holds a secret\n"},
+    {"http = { user_header = \"cookie\"; };\n" Q,
+     "F:1: `http.user_header` is \"cookie\", but must be the name of a header, 0 to 64 letters, digits and -, such as "
+     "\"X-Forwarded-User\", and none that holds a secret\n"},
+    {"queues = ( { name = \"q\"; id_path = \"/meta/id\"; type_path = \"/m\"; hide = [\"/met\", \"/meta\", \"/meta/id/x\"]; } "
+     ");\n",
+     "F:1: queue `q`: `hide` has \"/meta\", but `id_path` takes the id of a job from there, which everybody sees\n"},
+    {"defaults = { hide = [\"/type\"]; };\nqueues = ( { name = \"q\"; type_path = \"/type\"; } );\n",
+     "F:2: queue `q`: `hide` has \"/type\", but `type_path` takes the type of a job from there, which everybody sees\n"},
+    {"queues = ( { name = \"q\"; trace_path = \"/meta/t\"; hide = [\"/meta\"]; } );\n",
+     "F:1: queue `q`: `hide` has \"/meta\", but `trace_path` takes the traceparent of a job from there, which everybody sees\n"},
+    {"defaults = { on_failure = \"sidecar:told\"; };\n" Q,
+     "F:1: `defaults.on_failure` is \"sidecar:told\", but must be the name of a Redis key, 0 to 1024 bytes, and not begin with "
+     "\"sidecar:\"\n"},
     {"defaults = { id_path = \"/a~2\"; };\n" Q,
      "F:1: `defaults.id_path` is \"/a~2\", but must be \"\" or a JSON pointer, such as \"/meta/id\"\n"},
     {"defaults = { roles = [ ]; };\n" Q,
@@ -96,7 +154,7 @@ Test(unit_config_errors, reads_a_refused_config_with_an_unknown_key) {
 Test(unit_config_errors, names_the_dialects) {
     config_case_expect_fault("queues = ( { name = \"q\"; dialect = \"lst\"; } );",
                              "F:1: queue `q`: `dialect` is \"lst\", but must be one of \"list\", \"kmqueue\", \"delayed_queue\", "
-                             "\"bull\", \"private_queues\"\n");
+                             "\"bull\", \"bullmq\", \"private_queues\", \"stream\"\n");
 }
 
 Test(unit_config_errors, suggests_a_known_key_for_an_unknown_one) {
@@ -107,7 +165,8 @@ Test(unit_config_errors, suggests_a_known_key_for_an_unknown_one) {
         {"ttl = \"5s\";\n" Q, "F:1: unknown key `ttl`: it belongs in `lock`\n"},
         {"retry_times = 1;\n" Q, "F:1: unknown key `retry_times`: it belongs in `defaults` or in a queue\n"},
         {"defaults = { name = \"q\"; };\n" Q, "F:1: `defaults`: unknown key `name`: it belongs in a queue\n"},
-        {"queues = ( { name = \"q\"; group = \"g\"; } );", "F:1: queue `q`: unknown key `group`: it belongs at the top level\n"},
+        {"queues = ( { name = \"q\"; group = \"g\"; } );",
+         "F:1: queue `q`: `group` is for stream: remove it, or set `dialect`\n"},
         {"queues = ( { name = \"q\"; protected_timeuot = \"3m\"; } );",
          "F:1: queue `q`: unknown key `protected_timeuot`: did you mean `protected_timeout`?\n"},
         {"lock = { zzzzzz = 1; };\n" Q, "F:1: `lock`: unknown key `zzzzzz`: `queue-sidecar help keys` lists all\n"},
@@ -182,6 +241,34 @@ Test(unit_config_errors, ignores_conflicts_of_unused_keys) {
     config_case_expect_fault(
         "queues = ( { name = \"a\"; roles = [\"monitor\"]; retry_backoff = \"fixed\"; delayed = \"x\"; }, { name = \"x\"; } );",
         "F:1: queues `a` and `x` share the key `x`: it is delayed of `a` and ready of `x`\n");
+}
+
+#define LOOP "; the queue that takes notifications needs on_failure = \"\", or each of its failures would be a new job\n"
+/* Queues share the list of on_failure. It may be the jobs of a queue that has none itself. */
+Test(unit_config_errors, notifications_go_to_no_key_of_other_use) {
+    static const char *const good[] = {
+        "defaults = { on_failure = \"told\"; heartbeat = \"off\"; }; queues = ( { name = \"a\"; }, { name = \"b\"; } );",
+        "defaults = { on_failure = \"told\"; heartbeat = \"off\"; }; "
+        "queues = ( { name = \"a\"; }, { name = \"told\"; on_failure = \"\"; } );",
+    };
+    static const config_case_row_t rows[] = {
+        {"queues = ( { name = \"told\"; on_failure = \"told\"; } );",
+         "F:1: queue `told`: its ready and its on_failure are the same key `told`" LOOP},
+        {"defaults = { on_failure = \"told\"; };\nqueues = ( { name = \"told\"; } );",
+         "F:2: queue `told`: its ready and its on_failure are the same key `told`" LOOP},
+        {"queues = ( { name = \"a\"; on_failure = \"b\"; },\n { name = \"b\"; on_failure = \"a\"; } );",
+         "F:2: queues `a` and `b` share the key `a`: it is ready of `a` and on_failure of `b`" LOOP
+         "F:2: queues `a` and `b` share the key `b`: it is on_failure of `a` and ready of `b`" LOOP},
+        {"queues = ( { name = \"a\"; on_failure = \"b:backup\"; },\n { name = \"b\"; } );",
+         "F:2: queues `a` and `b` share the key `b:backup`: it is on_failure of `a` and backup of `b`\n"},
+        {"queues = ( { name = \"a\"; on_failure = \"w\"; },\n { name = \"k\"; dialect = \"kmqueue\"; queues = [\"w:safe\"]; } );",
+         "F:2: queues `a` and `k` share the key `w`: it is on_failure of `a` and ready of `k`\n"},
+        {"queues = ( { name = \"b\"; dialect = \"bull\";\n on_failure = \"bull:b:7\"; } );",
+         "F:2: queue `b`: its key `bull:b:7` begins with `bull:b:`, which is reserved for jobs of queue `b`: choose another "
+         "key\n"},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) config_free(config_case_good(good[i], NULL));
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
 Test(unit_config_errors, reports_all_errors_in_line_order) {

@@ -207,6 +207,9 @@ Test(unit_config_redis, says_where_the_hash_tag_belongs_in_a_cluster) {
         {"name = \"{email}\";", NULL},
         {"name = \"email\";", "put the name into braces: name = \"{email}\""},
         {"name = \"{email}\"; dlq = \"dead\";", "put the hash tag of `name` into `dlq`, which gives the key \"dead\""},
+        {"name = \"{email}\"; on_failure = \"told\";",
+         "put the hash tag of `name` into `on_failure`, which gives the key \"told\""},
+        {"name = \"{email}\"; on_failure = \"{email}:told\";", NULL},
         {"name = \"video\"; dialect = \"bull\";", "give both one hash tag, such as prefix = \"{bull}\" (also for the workers) "
                                                   "and name = \"{bull}:video\", and bull_queue = "
                                                   "\"video\" unless it is set"},
@@ -215,6 +218,9 @@ Test(unit_config_redis, says_where_the_hash_tag_belongs_in_a_cluster) {
         {"name = \"{video}\"; dialect = \"bull\"; prefix = \"{bull}\";",
          "put the hash tag of its keys into `name` too: name = \"{bull}:video\", and bull_queue = \"video\" unless it is set"},
         {"name = \"{bull}:video\"; dialect = \"bull\"; prefix = \"{bull}\"; bull_queue = \"video\";", NULL},
+        {"name = \"video\"; dialect = \"bullmq\"; prefix = \"{bull}\";",
+         "put the hash tag of its keys into `name` too: name = \"{bull}:video\", and bull_queue = \"video\" unless it is set"},
+        {"name = \"{bull}:video\"; dialect = \"bullmq\"; prefix = \"{bull}\"; bull_queue = \"video\";", NULL},
         {"name = \"events\"; dialect = \"delayed_queue\"; types = [\"a.B\"];",
          "give both one hash tag, such as prefix = \"{de_}\" (also for the workers) and name = \"{de_}:events\""},
         {"name = \"events\"; dialect = \"delayed_queue\"; types = [\"a.B\"]; prefix = \"\";",

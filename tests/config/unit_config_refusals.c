@@ -3,6 +3,7 @@
 #include "config_dialects.h"
 #include "dialects/delayed_queue/internal.h"
 #include "dialects/kmqueue/internal.h"
+#include "dialects/list/internal.h"
 #include "suite.h"
 
 SUITE(unit_config_refusals, config_case_begin(), config_case_end());
@@ -101,6 +102,34 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_delayed_queue) {
     cr_expect_eq(delayed_config(&config->queues[0])->lists.count, 2);
 }
 
+Test(unit_config_refusals, reports_wrong_keys_of_list) {
+    static const config_case_row_t rows[] = {
+        {ONE("take = \"top\";"), F "`take` is \"top\", but must be one of \"right\", \"left\"\n"},
+        {ONE("backup = \"\";"),
+         F "`backup` is \"\" and there is no `watch`, so the monitor has nothing to do: give one of them, or "
+           "roles = [\"dispatcher\"]\n"},
+        {ONE("watch = \"w\"; roles = [\"dispatcher\"];"), F "`watch` needs the role monitor: add it to `roles`\n"},
+        {ONE("watch = \"q\";"), F "its ready and its watch are the same key `q`\n"},
+        {ONE("watch = \"q:delayed\";"), F "its delayed and its watch are the same key `q:delayed`\n"},
+        {ONE("watch = \"q:backup\";"), F "its backup and its watch are the same key `q:backup`\n"},
+        {ONE("watch = \"q:errors\";"), F "its errors and its watch are the same key `q:errors`\n"},
+        {ONE("watch = \"told\"; on_failure = \"told\";"), F "its watch and its on_failure are the same key `told`\n"},
+        {ONE("watch = \"sidecar:x\";"),
+         F "`watch` is \"sidecar:x\", but must be the name of a Redis key, 0 to 1024 bytes, and not "
+           "begin with \"sidecar:\"\n"},
+        {"queues = ( { name = \"q\"; heartbeat = \"off\"; watch = \"w\"; }, { name = \"p\"; heartbeat = \"off\"; dlq = \"w\"; } "
+         ");",
+         "F:1: queues `q` and `p` share the key `w`: it is watch of `q` and dlq of `p`\n"},
+    };
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
+    /* Queues that are only watched have no heartbeats in common, and no retries. */
+    scoped(config_drop) config_t *config = config_case_good(
+        "defaults = { retry_backoff = \"fixed\"; }; queues = ( { name = \"q\"; watch = \"w\"; backup = \"\"; roles = "
+        "[\"monitor\"]; }, { name = \"p\"; watch = \"v\"; backup = \"\"; roles = [\"monitor\"]; } );",
+        NULL);
+    cr_expect_str_eq(list_config(&config->queues[1])->watch, "v");
+}
+
 Test(unit_config_refusals, reports_missing_or_wrong_keys_of_bull) {
     static const config_case_row_t rows[] = {
         {BU("prefix = \"\";"), F "`prefix` is \"\", but a prefix of Bull has 1 to 256 bytes\n"},
@@ -190,6 +219,22 @@ Test(unit_config_refusals, kmqueue_and_delayed_queue_name_the_replacement_key) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
+Test(unit_config_refusals, bullmq_names_the_replacement_key) {
+    static const config_case_row_t rows[] = {
+        {BM("roles = [\"dispatcher\"];"),
+         F "`roles` must be [\"monitor\"] in dialect bullmq: BullMQ's workers promote delayed jobs\n"},
+        {"defaults = { roles = [\"dispatcher\"]; }; " BM(""),
+         F "`roles` of `defaults` leaves dialect bullmq nothing to do: give the queue roles = [\"monitor\"]\n"},
+        {BM("prefix = \"\";"), F "`prefix` is \"\", but a prefix of Bull has 1 to 256 bytes\n"},
+        {BM("ready = \"x\";"), NOT_FOR("bullmq", "ready") "`prefix` and `bull_queue` name BullMQ's keys\n"},
+        {BM("dlq = \"x\";"), NOT_FOR("bullmq", "dlq") "BullMQ keeps failed jobs in its set failed\n"},
+        {BM("alive_timeout = \"1h\";"), NOT_FOR("bullmq", "alive_timeout") "the sidecar ends no jobs of BullMQ\n"},
+        {BM("retry_times = 1;"), NOT_FOR("bullmq", "retry_times") "the job option attempts takes its place\n"},
+        {BM("max_stalled = 1;"), F "`max_stalled` is for bull: remove it, or set `dialect`\n"},
+    };
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
+}
+
 Test(unit_config_refusals, bull_and_private_queues_name_the_replacement_key) {
     static const config_case_row_t rows[] = {
         {BU("backup = \"x\";"), NOT_FOR("bull", "backup") "`prefix` and `bull_queue` name Bull's keys\n"},
@@ -231,16 +276,38 @@ Test(unit_config_refusals, bull_and_private_queues_name_the_replacement_key) {
 }
 
 /* The error for a setting of other dialects names these dialects. */
+#define ST(more) ONE("dialect = \"stream\"; group = \"g\"; " more)
+Test(unit_config_refusals, reports_missing_or_wrong_keys_of_stream) {
+    static const config_case_row_t rows[] = {
+        {ONE("dialect = \"stream\";"), F "it has no `group`: dialect stream needs the consumer group that workers read by\n"},
+        {ST("ready = \"x\";"), F "`ready` is not for dialect stream: `stream` names the stream that workers read\n"},
+        {ST("backup = \"x\";"),
+         F "`backup` is not for dialect stream: the pending entries of `group` are the jobs in progress\n"},
+        {ST("ready_limit = 5;"),
+         F "`ready_limit` is not for dialect stream: the length of a stream counts finished entries too\n"},
+        {ST("dlq = \"q\";"), "F:1: queue `q`: its stream and its dlq are the same key `q`\n"},
+        {ONE("heartbeat = \"consumer\";"),
+         F "`heartbeat` is \"consumer\", but only dialect stream has consumers: use a key with one *, or \"off\"\n"},
+        {ST("stream = \"sidecar:x\";"), NULL},
+    };
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows - 1);
+    config_free(config_case_good(ST("heartbeat = \"consumer\";"), NULL));
+}
+
 Test(unit_config_refusals, names_the_group_of_a_misplaced_key) {
     static const config_case_row_t rows[] = {
-        {ONE("prefix = \"x\";"), F "`prefix` is for delayed_queue and bull: remove it, or set `dialect`\n"},
+        {ONE("prefix = \"x\";"), F "`prefix` is for delayed_queue, bull and bullmq: remove it, or set `dialect`\n"},
         {ONE("queues = [\"x\"];"), F "`queues` is for kmqueue: remove it, or set `dialect`\n"},
         {ONE("types = 5;"), F "`types` is for delayed_queue: remove it, or set `dialect`\n"},
+        {KM("take = \"left\";"), F "`take` is for list: remove it, or set `dialect`\n"},
+        {PQ("watch = \"w\";"), F "`watch` is for list: remove it, or set `dialect`\n"},
+        {KM("backup = \"\";"), F "`backup` is \"\", but KMQueue always has a backup list\n"},
         {BU("types = [\"a.B\"];"), F "`types` is for delayed_queue: remove it, or set `dialect`\n"},
         {KM("max_stalled = 1;"), F "`max_stalled` is for bull: remove it, or set `dialect`\n"},
         {"queues = ( { main = \"m\"; name = \"q\"; } );", F "`main` is for private_queues: remove it, or set `dialect`\n"},
-        {ONE("dialect = \"bul\"; max_stalled = 1;"), F "`dialect` is \"bul\", but must be one of \"list\", \"kmqueue\", "
-                                                       "\"delayed_queue\", \"bull\", \"private_queues\"\n"},
+        {ONE("dialect = \"bul\"; max_stalled = 1;"),
+         F "`dialect` is \"bul\", but must be one of \"list\", \"kmqueue\", "
+           "\"delayed_queue\", \"bull\", \"bullmq\", \"private_queues\", \"stream\"\n"},
         {"defaults = { prefix = \"x\"; };\n" ONE(""), "F:1: `defaults`: unknown key `prefix`: it belongs in a queue\n"},
         {BU("prefx = \"x\";"), F "unknown key `prefx`: did you mean `prefix`?\n"},
         {BU("zzzzzzzz = 1;"), F "unknown key `zzzzzzzz`: `queue-sidecar help keys` lists all\n"},

@@ -20,15 +20,22 @@ static const struct {
      "name = \"events\"; dialect = \"delayed_queue\"; types = [\"com.example.PaymentCheck\", \"com.example.Letters$Welcome\"];",
      "delayed_queue", true},
     {"conf/bull.cfg", "video-app", "name = \"video\"; dialect = \"bull\";", "bull", true},
+    {"conf/bullmq.cfg", "video-app", "name = \"video\"; dialect = \"bullmq\";", "bullmq", true},
     {"conf/private_queues.cfg", "fights-app",
      "name = \"fights\"; dialect = \"private_queues\"; main = \"fight-requests\"; private = \"queue-*\"; dedup = "
      "\"fights-done\"; "
      "dlq = \"fights-dlq\"; id_path = \"/id\";",
      "private_queues", true},
+    {"conf/stream.cfg", "mail-app",
+     "name = \"mail\"; dialect = \"stream\"; group = \"workers\"; dlq = \"mail:dead\"; protected_timeout = \"5m\"; id_path = "
+     "\"/id\";",
+     "stream", true},
     {"conf/delay-queue.cfg", "delay-app",
      "name = \"delay-queue\"; delayed = \"delay-queue\"; ready = \"delay-queue:ready\"; score_unit = \"s\"; roles = "
      "[\"dispatcher\"];",
      "list", false},
+    {"conf/watch.cfg", "mail-app", "name = \"mail\"; watch = \"mail:dead\"; backup = \"\"; roles = [\"monitor\"];", "list",
+     false},
 };
 
 /* The values of a config, without the comments that name the origin of each value. Kept. */

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Renders the manifests of deploy/ and checks them. Each check prints one line "ok", or its offences."""
 import sys
+import textwrap
 
 import yaml
 
 import configs
 import life
 import monitoring
+import page
 import policy
 import render
 import schema
@@ -64,6 +66,10 @@ def documents(cases):
     volumes = policy.template(selftest.workload(own.docs, name="bare"))["spec"]["volumes"]
     if {"name": "queue-sidecar-config", "configMap": {"name": "bare-queue-sidecar"}} not in volumes:
         yield "deploy/README.md:1: the block \"own config\" does not change the config of the pod"
+    two = next(case for case in cases if case.name == "two configs")
+    note = render.readme("config annotation")
+    if textwrap.indent(note, "  ") not in (render.BASE / "two/deployments.yaml").read_text() or configs.groups(two) != {"mailer": "mailer", "shop": "shop"}:
+        yield f"deploy/README.md:1: with the blocks \"config annotation\" and \"two configs\" the groups are {configs.groups(two)}"
     more = {**yaml.safe_load(render.readme("memory")), **yaml.safe_load(render.readme("release"))}
     docs = render.rendered(render.write("changed", render.kustomization(["sidecar", "monitoring"], **more)))
     if policy.sidecar(selftest.workload(docs, name="bare"))["resources"]["limits"] != {"memory": "128Mi"}:
@@ -96,12 +102,35 @@ def more_blocks():
     options = policy.template(selftest.workload(docs, name="bare"))["spec"].get("dnsConfig")
     if options != {"options": [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "2"}]}:
         yield f"deploy/README.md:1: with the block \"resolver\" the pod has {options}"
+    yield from second_container()
+
+
+def second_container():
+    """The block of docs/recipes.md adds a container as restricted as the sidecar, which reads the log that the sidecar writes."""
+    page = render.DEPLOY.parent / "docs/recipes.md"
+    docs = render.rendered(render.write("second", render.kustomization(["sidecar"], **yaml.safe_load(render.readme("second container", page=page)))))
+    pod = selftest.workload(docs, name="bare")
+    sidecar, tail = policy.sidecar(pod), next(one for one in policy.template(pod)["spec"]["containers"] if one["name"] == "queue-sidecar-tail")
+    if tail["securityContext"] != sidecar["securityContext"]:
+        yield f"docs/recipes.md:1: the second container has the rights {tail['securityContext']}"
+    log = next(mount for mount in sidecar["volumeMounts"] if mount["name"] == "queue-sidecar-audit")
+    if tail["volumeMounts"] != [{**log, "readOnly": True}]:
+        yield f"docs/recipes.md:1: the second container mounts {tail['volumeMounts']}"
+
+
+def autoscalers():
+    """The objects in deploy/README.md, "Autoscaling", one with each trigger."""
+    scaled = yaml.safe_load(render.readme("scaledobject"))
+    by_metrics = {**scaled, "spec": {**scaled["spec"], "triggers": [yaml.safe_load(render.readme("prometheus trigger"))]}}
+    return [scaled, by_metrics, yaml.safe_load(render.readme("hpa"))]
 
 
 def schemas(cases, spoilt):
     """The rendered manifests pass the schemas, and each invalid manifest fails."""
-    files = {case.name: case.docs for case in cases}
-    invalid = dict(selftest.invalid(spoilt))
+    files = {**{case.name: case.docs for case in cases}, "autoscaling": autoscalers()}
+    misspelt = autoscalers()[0]
+    misspelt["spec"]["coolDownPeriod"] = misspelt["spec"].pop("cooldownPeriod")
+    invalid = {**dict(selftest.invalid(spoilt)), "a misspelt field of KEDA": [misspelt]}
     seen = set()
     for name, text in schema.offences({**files, **invalid}):
         seen.add(name)
@@ -118,17 +147,25 @@ def main(tools):
     verdict("policy", each(cases, policy), f"{len(cases)} renderings, {objects} objects")
     verdict("unchanged", each(cases, unchanged), "the components only add to the operator's manifests")
     verdict("configs", each(cases, configs), "the program accepts each one in its container's environment; volume and memory are large enough")
+    verdict("page", each(cases, page), "Service, Ingress, NetworkPolicy, token file and host names fit each other")
     verdict("refused", refused(), "other kinds with the label, CronJobs beside legacy-container, readiness before sidecar")
-    verdict("selftest", selftest.offences(spoilt), f"{len(selftest.SPOILT)} wrong manifests are found")
+    published = next(case for case in cases if case.name == "example page-sign-in")
+    standalone = next(case for case in cases if case.name == "example standalone")
+    wrong = len(selftest.SPOILT) + len(selftest.SPOILT_PAGE) + len(selftest.SPOILT_SHAPE)
+    verdict("selftest", selftest.offences(spoilt, published, standalone), f"{wrong} wrong manifests are found")
     if "schemas" in tools:
         verdict("schemas", schemas(cases, spoilt), f"{objects} objects pass, {len(selftest.INVALID)} invalid ones do not")
     verdict("documents", documents(cases), "the blocks of deploy/README.md have the effect that the page describes")
     example = next(case for case in cases if case.name == "example python-deployment")
     verdict("life", life.offences(example), "an example, started as by a kubelet: probes, a changed timeout, a refused config, the end")
+    two = next(case for case in cases if case.name == "two configs")
+    verdict("life with an annotation", life.offences(two, life.named), "it names the config, which can be changed while it runs")
+    verdict("life of the page", life.offences(published, life.publish), "an example: host names, a person behind the proxy, a swapped Secret")
     verdict("alerts", monitoring.texts(), f"{len(monitoring.alerts())} alerts, each with a test and an entry in the runbook")
     verdict("dashboard", monitoring.dashboard(), "every metric in it exists")
     if "promtool" in tools:
         verdict("promtool", [*monitoring.rules(), *monitoring.queries()], "rules, their tests, and the queries of the dashboard")
+        verdict("autoscaling", monitoring.scaling(autoscalers()[1]["spec"]["triggers"][0]), "the query counts each job once, whoever leads")
         verdict("tests of alerts", monitoring.unseen(), "a test fails for each alert that no longer fires")
     return int(failed)
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 
-from policy import chosen, sidecar, template
+from policy import chosen, environment, sidecar, template
 
 PROGRAM = pathlib.Path(os.environ.get("QS_PROGRAM", "build/queue-sidecar"))
 UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -17,14 +17,14 @@ def quantity(text):
     return int(number) * UNITS[unit]
 
 
-def check(config, environment):
+def check(config, variables):
     """Runs `check` on a config. Returns exit code, values (stdout) and errors (stderr)."""
     with tempfile.NamedTemporaryFile("w", suffix=".cfg") as file:
         file.write(config)
         file.flush()
         clean = {name: value for name, value in os.environ.items() if not name.startswith("QUEUE_SIDECAR_")}
         done = subprocess.run(
-            [PROGRAM, "check", "-c", file.name], env={**clean, **environment}, capture_output=True, text=True, timeout=60, check=False
+            [PROGRAM, "check", "-c", file.name], env={**clean, **variables}, capture_output=True, text=True, timeout=60, check=False
         )
         return done.returncode, done.stdout, done.stderr.strip()
 
@@ -49,16 +49,18 @@ def need(values):
 def of_workload(doc, maps):
     volumes = {volume["name"]: volume for volume in template(doc)["spec"]["volumes"]}
     name = volumes["queue-sidecar-config"]["configMap"]["name"]
-    config = (maps.get(name) or {}).get("queue-sidecar.cfg")
-    if config is None:
-        yield f"there is no ConfigMap {name} with the key queue-sidecar.cfg"
+    variables = environment(doc)
+    # As the program finds it: the working directory is the ConfigMap.
+    file = variables.pop("QUEUE_SIDECAR_CONFIG") or "queue-sidecar.cfg"
+    config = (maps.get(name) or {}).get(file)
+    if config is None or sidecar(doc)["workingDir"] != "/etc/queue-sidecar":
+        yield f"there is no ConfigMap {name} with the key {file}, or it is not the working directory"
         return
-    environment = {variable["name"]: variable["value"] for variable in sidecar(doc)["env"]}
-    code, values, said = check(config, environment)
+    code, values, said = check(config, variables)
     if code != 0 or said:
         yield f"its config is refused or has a warning: {said}"
         return
-    for name, value in environment.items():
+    for name, value in variables.items():
         if not re.search(rf'= "?{re.escape(value)}"?; +# environment', values):
             yield f"{name} has no effect"
     # Room for two logs, one in use and one that is rewritten or was set aside, and for a -wal file.
@@ -68,6 +70,13 @@ def of_workload(doc, maps):
     memory = quantity(sidecar(doc)["resources"]["limits"]["memory"])
     if need(values) > memory:
         yield f"jobs of max_payload may take {need(values)} bytes, more than its memory ({memory})"
+
+
+def groups(case):
+    """The group in the config of each workload."""
+    maps = {doc["metadata"]["name"]: doc.get("data") for doc in case.docs if doc["kind"] == "ConfigMap"}
+    texts = {doc["metadata"]["name"]: maps["queue-sidecar"][environment(doc)["QUEUE_SIDECAR_CONFIG"]] for doc in case.docs if chosen(doc)}
+    return {name: re.search('group = "(.*?)"', text)[1] for name, text in texts.items()}
 
 
 def offences(case):

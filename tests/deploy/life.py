@@ -3,6 +3,7 @@ swapped as a whole. Only paths, the port and Redis differ from the rendering."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ import urllib.error
 import urllib.request
 
 from configs import PROGRAM
-from policy import sidecar, template
+from policy import chosen, environment, sidecar, template
 from render import readme
 
 TIMEOUT_S = 30  # seconds; timeout of each step, which usually takes less than one second
@@ -58,7 +59,7 @@ class Volume:
 
 class Pod:
     def __init__(self, case, work):
-        doc = next(doc for doc in case.docs if doc["kind"] == "Deployment")
+        doc = next(doc for doc in case.docs if doc["kind"] == "Deployment" and chosen(doc))
         self.spec = sidecar(doc)
         maps = {doc["metadata"]["name"]: doc["data"] for doc in case.docs if doc["kind"] == "ConfigMap"}
         volumes = {volume["name"]: volume for volume in template(doc)["spec"]["volumes"]}
@@ -73,15 +74,15 @@ class Pod:
         self.held.bind(("127.0.0.1", 0))
         self.port = self.held.getsockname()[1]
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("QUEUE_SIDECAR_")}
-        self.env.update({variable["name"]: variable["value"] for variable in self.spec["env"]})
-        self.env["QUEUE_SIDECAR_CONFIG"] = str(self.volume.path / "queue-sidecar.cfg")
+        self.env.update(environment(doc))
+        self.env["QUEUE_SIDECAR_CONFIG"] = self.env["QUEUE_SIDECAR_CONFIG"] or str(self.volume.path / "queue-sidecar.cfg")
         self.env["QUEUE_SIDECAR_AUDIT_PATH"] = str(work / "audit.db")
         self.env["QUEUE_SIDECAR_REDIS_SOCKET"] = str(self.socket)
         self.env["QUEUE_SIDECAR_HTTP_PORT"] = str(self.port)
 
     def start(self):
         with (self.work / "log").open("w") as log:
-            self.process = subprocess.Popen([PROGRAM, *self.spec["args"]], env=self.env, stderr=log)
+            self.process = subprocess.Popen([PROGRAM.resolve(), *self.spec["args"]], cwd=self.volume.path, env=self.env, stderr=log)
 
     def start_redis(self):
         self.redis = subprocess.Popen(
@@ -92,10 +93,12 @@ class Pod:
         done = subprocess.run(["redis-cli", "-s", self.socket, *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
         return done.stdout.strip()
 
-    def get(self, path):
+    def get(self, path, **headers):
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=named)
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=TIMEOUT_S) as answer:
-                return answer.status, answer.read().decode()
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+                return answer.status, answer.read().decode(errors="replace")  # the page is gzipped
         except urllib.error.HTTPError as answer:
             return answer.code, answer.read().decode()
         except (urllib.error.URLError, ConnectionError):
@@ -157,6 +160,44 @@ def live(pod):
     remove_leftovers(pod)
 
 
+def named(pod):
+    """An annotation of the pod names the file: it is read from the working directory, and a change of it takes effect."""
+    pod.start()
+    until("startupProbe succeeds", lambda: pod.probe("startupProbe"))
+
+    def timeout():
+        return re.findall(r"queue_sidecar_protected_timeout_seconds.* (\d+)", pod.get("/metrics")[1])
+
+    if timeout() != ["180"]:
+        raise Failed(f"the file of the annotation is not read: protected_timeout is {timeout()}")
+    file = pod.env["QUEUE_SIDECAR_CONFIG"]
+    pod.volume.swap({**pod.data, file: pod.data[file].replace("name =", 'protected_timeout = "7s"; name =')})
+    until("the changed file takes effect", lambda: timeout() == ["7"])
+
+
+def publish(pod):
+    """The page of an example behind a proxy: host name, the person whom the proxy names, and a Secret that is swapped."""
+    secret = Volume(pod.work / "secret", {"tokens": "gateway look,payloads,act,proxy the-first-token-of-it\n"})
+    pod.env["QUEUE_SIDECAR_HTTP_TOKEN_FILE"] = str(secret.path / "tokens")
+    pod.start()
+    until("startupProbe succeeds without Redis", lambda: pod.probe("startupProbe"))
+
+    def session(token, host="queues.example.com"):
+        headers = {"Host": host, "Authorization": f"Bearer {token}", "X_Forwarded_User": "carla@example.com"}
+        return pod.get("/api/v1/session", **headers)
+
+    code, text = session("the-first-token-of-it")
+    if code != 200 or json.loads(text)["name"] != "carla@example.com":
+        raise Failed(f"the person whom the proxy names is not known: {code} {text}")
+    if session("the-first-token-of-it", "other.example.com")[0] != 421:
+        raise Failed("it answers under a name that is not in http.hosts")
+    if pod.get("/", Host="queues.example.com")[0] != 200:
+        raise Failed("there is no page")
+    secret.swap({"tokens": "gateway look,payloads,act,proxy the-second-token-of-it\n"})
+    if session("the-first-token-of-it")[0] != 401 or session("the-second-token-of-it")[0] != 200:
+        raise Failed("a swapped Secret does not change the tokens at once")
+
+
 def remove_leftovers(pod):
     """The block "leftovers" of deploy/README.md removes every key and sentinel of the sidecar from Redis, and nothing else."""
     ours = pod.cli("--scan", "--pattern", "sidecar:*").splitlines()
@@ -180,11 +221,11 @@ def is_retried(pod):
     return int(pod.cli("LLEN", "email")) + int(pod.cli("ZCARD", "email:delayed")) == 1
 
 
-def offences(case):
+def offences(case, course=live):
     with tempfile.TemporaryDirectory() as work:
         pod = Pod(case, pathlib.Path(work))
         try:
-            live(pod)
+            course(pod)
         except (Failed, subprocess.SubprocessError, OSError) as why:
             log = (pod.work / "log").read_text().splitlines() if (pod.work / "log").exists() else []
             yield f"{case.name}: {why}; its log ends with {log[-3:]}"

@@ -16,8 +16,8 @@ HOME = DEPLOY / "kustomize/monitoring"
 RULE = HOME / "prometheusrule.yaml"
 TESTS = pathlib.Path("tests/deploy/alerts.yaml")
 DASHBOARD = HOME / "dashboard.json"
-# Labels that Prometheus adds to each series because of the PodMonitor (and `le` of histograms).
-TARGET = {"namespace", "pod", "container", "job", "instance", "endpoint", "le"}
+# Labels that Prometheus adds to each series because of the PodMonitor, which drops `endpoint` (and `le` of histograms).
+TARGET = {"namespace", "pod", "container", "job", "instance", "le"}
 # Grafana's variables with values for promtool.
 GRAFANA = {"$__rate_interval": "5m", "$__range": "1h", "$namespace": "jobs", "$queue": "email", "$pod": "a-1"}
 
@@ -170,3 +170,33 @@ def queries():
     code, said = promtool("check", "rules", "dashboard.yaml", place=place)
     if code != 0:
         yield f"{DASHBOARD}:1: {said}"
+
+
+def scaling(trigger):
+    """The query of the autoscaler in deploy/README.md counts waiting and running jobs once, whoever leads, and nothing of a standby."""
+    place = PLACE / "rules"
+    place.mkdir(parents=True, exist_ok=True)
+    query = trigger["metadata"]["query"]
+    for text in strange(query, families()):
+        yield f"deploy/README.md:1: the trigger of KEDA: {text}"
+    (place / "scaling.yaml").write_text(yaml.safe_dump({"groups": [{"name": "scaling", "rules": [{"record": "scale", "expr": query}]}]}))
+    sample = 'queue_sidecar_{}_jobs{{namespace="jobs", pod="{}", queue="{}"}}'
+    series = [
+        (sample.format("ready", "a-1", "email"), "30x10 stale"),  # leads for ten minutes
+        (sample.format("in_progress", "a-1", "email"), "4x10 stale"),
+        (sample.format("ready", "a-2", "email"), "_x11 7x10"),
+        (sample.format("in_progress", "a-2", "email"), "_x11 0x10"),
+        (sample.format("ready", "a-1", "sms"), "99x20"),
+        ('queue_sidecar_standby{namespace="jobs", pod="a-2"}', "1x10 0x10"),
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series],
+        "promql_expr_test": [
+            {"expr": "scale", "eval_time": time, "exp_samples": [{"labels": "scale", "value": value}]} for time, value in (("5m", 34), ("15m", 7))
+        ],
+    }
+    (place / "scaling-test.yaml").write_text(yaml.safe_dump({"rule_files": ["scaling.yaml"], "evaluation_interval": "1m", "tests": [test]}))
+    code, said = promtool("test", "rules", "scaling-test.yaml", place=place)
+    if code != 0:
+        yield f"deploy/README.md:1: the trigger of KEDA: {said}"

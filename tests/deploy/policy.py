@@ -1,4 +1,5 @@
 """Rules for every pod with a sidecar. Each rule yields its offences as texts."""
+import re
 
 CONTAINER = "queue-sidecar"
 VOLUMES = "queue-sidecar-"
@@ -36,6 +37,18 @@ def sidecar(doc):
     return found[0] if len(found) == 1 else None
 
 
+def environment(doc):
+    """The variables of the sidecar, as a kubelet sets them: those from an annotation that the pod lacks are empty
+    (pkg/fieldpath/fieldpath.go, ExtractFieldPathAsString)."""
+    annotations = (template(doc).get("metadata") or {}).get("annotations") or {}
+    found = {}
+    for variable in sidecar(doc)["env"]:
+        field = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+        named = re.fullmatch(r"metadata\.annotations\['(.+)'\]", field)
+        found[variable["name"]] = annotations.get(named[1], "") if named else variable["value"]
+    return found
+
+
 def place(doc, case):
     pod = template(doc)["spec"]
     native, plain = pod.get("initContainers") or [], pod["containers"]
@@ -68,7 +81,7 @@ def probes(doc, case):
             yield f"{probe} asks {get.get('path')}, not {wanted.get(probe)}"
         elif get and get["port"] not in ports:
             yield f"{probe} asks port {get['port']}, which the container does not name"
-    values = {variable["name"]: variable.get("value") for variable in added["env"]}
+    values = environment(doc)
     if values.get("QUEUE_SIDECAR_HTTP_LISTEN") != "0.0.0.0":
         yield "the kubelet cannot reach it: QUEUE_SIDECAR_HTTP_LISTEN is not 0.0.0.0"
     if values.get("QUEUE_SIDECAR_HTTP_PORT") != str(ports.get("queue-sidecar")):

@@ -51,9 +51,9 @@ def rendered(directory):
     return [doc for doc in yaml.load_all(out, LOADER) if doc]
 
 
-def readme(title, language="yaml"):
-    """A block of deploy/README.md: ```LANGUAGE TITLE."""
-    found = re.search(rf"^( *)```{language} {title}\n(.*?)^\1```$", (DEPLOY / "README.md").read_text(), re.M | re.S)
+def readme(title, language="yaml", page=DEPLOY / "README.md"):
+    """A block of deploy/README.md or another page: ```LANGUAGE TITLE."""
+    found = re.search(rf"^( *)```{language} {title}\n(.*?)^\1```$", page.read_text(), re.M | re.S)
     return textwrap.dedent(found.group(2))
 
 
@@ -96,7 +96,7 @@ def combinations():
 
 
 def examples():
-    for directory in sorted((DEPLOY / "examples").iterdir()):
+    for directory in sorted(path.parent for path in (DEPLOY / "examples").glob("*/kustomization.yaml")):
         listed = yaml.safe_load((directory / "kustomization.yaml").read_text())["components"]
         yield Case(f"example {directory.name}", directory, directory / "base", [pathlib.Path(path).name for path in listed])
 
@@ -110,6 +110,11 @@ def all_cases():
     own = kustomization(["sidecar"], **yaml.safe_load(readme("own config")))
     own["configMapGenerator"].append({**own["configMapGenerator"][0], "name": "bare-queue-sidecar"})
     cases.append(Case("own config", write("own-config", own), BASE / "mixed", ["sidecar"]))
+    two = kustomization(["sidecar"], "two", **yaml.safe_load(readme("two configs")))
+    directory = write("two-configs", two)
+    for name in ("mailer", "shop"):
+        (directory / f"{name}.cfg").write_text(CONFIG.replace('"app"', f'"{name}"'))
+    cases.append(Case("two configs", directory, BASE / "two", ["sidecar"]))
     with ThreadPoolExecutor(2) as pool:
         paths = {path for case in cases for path in (case.directory, case.base_directory)}
         results = dict(zip(paths, pool.map(rendered, paths)))

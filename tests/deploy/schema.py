@@ -1,5 +1,5 @@
-"""Checks manifests by the schemas of Kubernetes and the Prometheus operator. tsc --strict checks them as object literals and finds unknown
-and misspelt fields. The models' own validation finds values out of bounds and missing fields."""
+"""Checks manifests by the schemas of Kubernetes, the Prometheus operator and KEDA. tsc --strict checks them as object literals and finds
+unknown and misspelt fields. The models' own validation finds values out of bounds and missing fields."""
 import json
 import re
 import shutil
@@ -8,7 +8,7 @@ import subprocess
 from render import PLACE
 
 NODE = PLACE / "node"
-PACKAGES = {"monitoring.coreos.com": "@kubernetes-models/prometheus-operator"}
+PACKAGES = {"monitoring.coreos.com": "@kubernetes-models/prometheus-operator", "keda.sh": "@kubernetes-models/keda"}
 CONFIG = {
     "compilerOptions": {
         "strict": True,

@@ -2,6 +2,7 @@
 import copy
 
 import configs
+import page
 import policy
 import unchanged
 from policy import CONTAINER, template
@@ -74,11 +75,55 @@ SPOILT = [
     (unchanged, "CronJob other is gone", lambda docs: docs.remove(workload(docs, "CronJob", "other"))),
     (unchanged, "Secret x is new", lambda docs: docs.append({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}})),
     (configs, "no ConfigMap queue-sidecar", lambda docs: [docs.remove(doc) for doc in docs if doc["kind"] == "ConfigMap"]),
+    (configs, "with the key mailer.cfg", lambda docs: template(workload(docs))["metadata"]["annotations"].update({"queue-sidecar/config": "mailer.cfg"})),
+    (configs, "not the working directory", lambda docs: added(docs).update(workingDir="/")),
     (configs, "is refused", lambda docs: config(docs, 'queues = ( { name = "email"; retry_time = 3; } );')),
     (configs, "too much for its volume", lambda docs: config(docs, 'audit = { retain_bytes = "2GiB"; }; queues = ( { name = "email"; } );')),
     (configs, "too much for its volume", lambda docs: config(docs, 'audit = { retain_bytes = 0; }; queues = ( { name = "email"; } );')),
     (configs, "more than its memory", lambda docs: config(docs, 'queues = ( { name = "email"; max_payload = "9MiB"; } );')),
     (configs, "has no effect", lambda docs: added(docs)["env"][1].update(name="QUEUE_SIDECAR_TEST_X")),
+]
+
+
+
+def only(docs, kind):
+    return next(doc for doc in docs if doc["kind"] == kind)["spec"]
+
+
+def page_service(docs):
+    return workload(docs, "Service", "mailer-page")["spec"]
+
+
+def peers(docs):
+    return only(docs, "NetworkPolicy")["ingress"][0]["from"]
+
+
+# Errors in the example page-sign-in.
+SPOILT_PAGE = [
+    ("has no TLS", lambda docs: only(docs, "Ingress").pop("tls")),
+    ("there is no Service", lambda docs: docs.remove(workload(docs, "Service", "oauth2-proxy"))),
+    ("of 0 workloads", lambda docs: workload(docs, "Service", "oauth2-proxy")["spec"].update(selector={"app": "x"})),
+    ("which no container names", lambda docs: workload(docs, "Service", "oauth2-proxy")["spec"]["ports"][0].update(targetPort="web")),
+    ("leaves out pods", lambda docs: page_service(docs).pop("publishNotReadyAddresses")),
+    ("0 NetworkPolicies", lambda docs: only(docs, "NetworkPolicy").update(podSelector={"matchLabels": {"app": "x"}})),
+    ("the way to Redis", lambda docs: only(docs, "NetworkPolicy").update(policyTypes=["Ingress", "Egress"])),
+    ("lets everybody in", lambda docs: only(docs, "NetworkPolicy")["ingress"][0].pop("from")),
+    ("opens other ports", lambda docs: only(docs, "NetworkPolicy")["ingress"][1].pop("ports")),
+    ("are not there", lambda docs: peers(docs)[0]["podSelector"].update(matchLabels={"app": "x"})),
+    ("lets in every pod", lambda docs: peers(docs)[0].update(podSelector={})),
+    ("answers 421", lambda docs: only(docs, "Ingress")["rules"][0].update(host="other.example.com")),
+    ("where the Secret is", lambda docs: config(docs, 'http = {\n hosts = ["queues.example.com"];\n token_file = "/tokens"; }')),
+    ("and only for it", lambda docs: config(docs, 'http = {\n hosts = ["queues.example.com"]; }')),
+]
+
+# Errors in the example standalone.
+SPOILT_SHAPE = [
+    ("no Service of its own", lambda docs: only(docs, "Service").update(selector={"app": "x"})),
+    ("0 NetworkPolicies", lambda docs: only(docs, "NetworkPolicy").update(podSelector={"matchLabels": {"app": "x"}})),
+    ("maxUnavailable is []", lambda docs: only(docs, "PodDisruptionBudget").update(selector={"matchLabels": {"app": "x"}})),
+    ("maxUnavailable is [0]", lambda docs: only(docs, "PodDisruptionBudget").update(maxUnavailable=0)),
+    ("has 1 replicas", lambda docs: workload(docs, name="jobs-sidecar")["spec"].update(replicas=1)),
+    ("nothing else does", lambda docs: config(docs, 'lock = { lead = false; }; queues = ( { name = "email"; } );')),
 ]
 
 # Errors that the schemas must find: misspelt, misplaced and missing fields, and wrong types.
@@ -104,8 +149,16 @@ def invalid(case):
         yield f"invalid: {name}", [doc for doc, before in zip(docs, case.docs) if doc != before]
 
 
-def offences(case):
+def offences(case, published, standalone):
     for rule, wanted, spoil in SPOILT:
         said = list(rule.offences(case.changed(spoil)))
         if not any(wanted in text for text in said):
             yield f"{rule.__name__}.py does not find an error: expected \"{wanted}\", found {said[:3]}"
+    for wanted, spoil in SPOILT_PAGE:
+        said = list(page.offences(published.changed(spoil)))
+        if not any(wanted in text for text in said):
+            yield f"page.py does not find an error: expected \"{wanted}\", found {said[:3]}"
+    for wanted, spoil in SPOILT_SHAPE:
+        said = list(page.offences(standalone.changed(spoil)))
+        if not any(wanted in text for text in said):
+            yield f"page.py does not find an error: expected \"{wanted}\", found {said[:3]}"

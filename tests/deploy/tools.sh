@@ -1,19 +1,20 @@
 #!/bin/sh
-# Downloads tools into build/deploy: kustomize from the Go module proxy, and from npm a TypeScript compiler with the schemas of Kubernetes
-# and of the Prometheus operator. Versions: in this file and in package-lock.json. A second run needs no network. If a tool cannot be
-# downloaded, prints one line and writes TOOL.skipped; in CI (QS_CLIENTS_REQUIRED=1) that is a failure.
+# Downloads tools into build/deploy: kustomize and helm from the Go module proxy, and from npm (schemas) a TypeScript compiler with the
+# schemas of Kubernetes and of the Prometheus operator. Versions: in this file and in package-lock.json. A second run needs no network. If
+# a tool cannot be downloaded, prints one line and writes TOOL.skipped; in CI (QS_CLIENTS_REQUIRED=1) that is a failure.
+#
+#   tools.sh [TOOL...]    default: kustomize schemas
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 here=$PWD/tests/deploy
 place=${QS_DEPLOY_DIR:-$PWD/build/deploy}
 limit=400 # timeout of one download, in seconds
+limit_helm=2700 # seven minutes of one core, which other stages use meanwhile
 # shellcheck source=deploy/again.sh
 . deploy/again.sh
 code=0
 
 mkdir -p "$place/bin" "$place/node"
-exec 9>"$place/lock"
-flock 9
 
 skip() { # tool, why
     echo "deploy: $1 is skipped: $2"
@@ -22,23 +23,46 @@ skip() { # tool, why
 }
 reason() { grep -v '^go: downloading' "$1" | grep -iE -m 1 'error|cannot|unable|disabled|requires|not in' || tail -n 1 "$1"; }
 
-# Go before 1.24 builds only an older kustomize: the version in kubectl 1.27 to 1.29.
+go_minor() { go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'; }
+
+# Builds that run at the same time share sources and build cache, which the last one removes: half of kustomize is in helm too.
+go_tool() { # tool, package, version, timeout, flags of the linker
+    rm -f "$place/$1.skipped"
+    [ "$(cat "$place/$1.fetched" 2>/dev/null)" != "$3" ] || return 0
+    exec 8>"$place/go.lock"
+    flock -s 8
+    if again "$place/$1.log" env GOPATH="$place/go" GOCACHE="$place/cache" GOBIN="$place/bin" GOFLAGS=-modcacherw timeout "$4" \
+        go install -trimpath -ldflags="-s -w ${5:-}" "$2@$3"; then
+        echo "$3" >"$place/$1.fetched"
+    else
+        skip "$1" "$(reason "$place/$1.log" | cut -c1-200)"
+    fi
+    ! flock -xn 8 || rm -rf "${place:?}/go" "$place/cache"
+    exec 8>&-
+}
+
+# An older Go builds only an older kustomize: the version in kubectl 1.27 to 1.29.
 kustomize() {
-    rm -f "$place/kustomize.skipped"
-    command -v go >/dev/null || {
-        skip kustomize "this machine has no go"
-        return
-    }
-    minor=$(go env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
+    minor=$(go_minor)
     version=v5.8.1
     [ "${minor:-0}" -ge 24 ] || version=v5.0.3
-    [ "$(cat "$place/bin/fetched" 2>/dev/null)" != "$version" ] || return 0
-    if again "$place/kustomize.log" env GOPATH="$place/go" GOBIN="$place/bin" GOFLAGS=-modcacherw timeout "$limit" \
-        go install "sigs.k8s.io/kustomize/kustomize/v5@$version"; then
-        echo "$version" >"$place/bin/fetched"
-        rm -rf "$place/go" # sources and build cache
+    if [ -n "$minor" ]; then
+        go_tool kustomize sigs.k8s.io/kustomize/kustomize/v5 $version $limit
     else
-        skip kustomize "$(reason "$place/kustomize.log" | cut -c1-200)"
+        skip kustomize "this machine has no go"
+    fi
+}
+
+helm() {
+    minor=$(go_minor)
+    if [ "${minor:-0}" -ge 26 ]; then
+        go_tool helm helm.sh/helm/v4/cmd/helm v4.3.1 $limit_helm
+    elif [ "${minor:-0}" -ge 24 ]; then
+        # Helm 3 takes the version of Kubernetes from its own build; without flags that is 1.20.
+        kubernetes="-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=34"
+        go_tool helm helm.sh/helm/v3/cmd/helm v3.19.5 $limit_helm "$kubernetes"
+    else
+        skip helm "it needs Go 1.24 or later"
     fi
 }
 
@@ -58,6 +82,14 @@ schemas() {
     fi
 }
 
-kustomize
-schemas
+[ $# -gt 0 ] || set -- kustomize schemas
+for tool in "$@"; do
+    exec 9>"$place/$tool.lock"
+    flock 9
+    case $tool in
+    kustomize) kustomize ;;
+    helm) helm ;;
+    *) schemas ;;
+    esac
+done
 exit $code

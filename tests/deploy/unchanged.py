@@ -6,7 +6,7 @@ import yaml
 from policy import CONTAINER, LABEL, VOLUMES, chosen, template
 
 # Objects that components add.
-ADDED = {("ConfigMap", name) for name in ("queue-sidecar", "bare-queue-sidecar", "queue-sidecar-dashboard")}
+ADDED = {("ConfigMap", name) for name in ("queue-sidecar", "bare-queue-sidecar", "mailer-archive", "queue-sidecar-dashboard")}
 ADDED |= {("PodMonitor", "queue-sidecar"), ("PrometheusRule", "queue-sidecar")}
 
 

@@ -24,9 +24,9 @@ static char *findings(fixture_t *f) {
     return said.data ? said.data : mem_str("");
 }
 
-/* Starts a server with the queue of the sample. */
-static fixture_t setup(const char *dialect) {
-    char *path = kept_printf("conf/%s.cfg", dialect), *sample = temp_read(path), *queues = strstr(sample, "\nqueues = (");
+/* Starts a server with the queue of the sample of that name. */
+static fixture_t setup(const char *name) {
+    char *path = kept_printf("conf/%s.cfg", name), *sample = temp_read(path), *queues = strstr(sample, "\nqueues = (");
     cr_assert_not_null(queues, "%s", path);
     char *config = kept_printf("group = \"app\";%s", queues);
     fixture_t f = fixture_start(&(fixture_options_t){.config = config, .redis = RIGHTS_LOGIN, .closed = true});
@@ -75,4 +75,6 @@ static void expect_rights(const char *word) {
 Test(redis_acl_dialects, kmqueue) { expect_rights("kmqueue"); }
 Test(redis_acl_dialects, delayed_queue) { expect_rights("delayed_queue"); }
 Test(redis_acl_dialects, bull) { expect_rights("bull"); }
+Test(redis_acl_dialects, list_with_a_watched_list) { expect_rights("watch"); }
+Test(redis_acl_dialects, bullmq) { expect_rights("bullmq"); }
 Test(redis_acl_dialects, private_queues) { expect_rights("private_queues"); }

@@ -2,15 +2,19 @@
  * sidecar keeps each entry, or ends it with a reason. It retries the valid job beside them, and writes only to keys of the
  * config.
  */
+#include "base/json/json.h"
+#include "base/utf8.h"
 #include "inspect/preflight.h"
 #include "monitor/monitor_fixture.h"
 
 #include <criterion/parameterized.h>
 #include <strings.h>
 
-#define SETTINGS(queue) "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; " queue " } );"
+#define SETTINGS(queue)                                                                                                          \
+    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; "                                                                 \
+    "queues = ( { name = \"email\"; on_failure = \"told\"; " queue " } );"
 
-#define KM_BACKUP       "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
+#define KM_BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
 #define KM_TASK(queue, retry, state)                                                                                             \
     "{\"data\":\"x\",\"id\":\"i\",\"queue\":\"" queue                                                                            \
     "\",\"taskStatus\":{\"excTimestamp\":1,\"genTimestamp\":2,\"retry\":" retry ",\"state\":\"" state                            \
@@ -187,6 +191,26 @@ static long long failed(redis_t *r, bool sound_reasons_only) {
                      sound_reasons_only ? "1" : "0");
 }
 
+/* Whether each record of a failure has a notification with its ref, in the order of the records. */
+static void expect_told(redis_t *r, const char *name) {
+    redisReply *records =
+                   redis_do(r, "EVAL %s 1 sidecar:email:failures",
+                            "local ids = {} for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
+                            "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
+                            "if f.kind == 'failed' then ids[#ids + 1] = f.event end end return ids"),
+               *told = redis_do(r, "LRANGE told 0 -1");
+    cr_assert_eq(told->elements, records->elements, "%s: %zu of %zu failures are told", name, told->elements, records->elements);
+    for (size_t i = 0; i < told->elements; i++) {
+        slice_t text = {told->element[i]->str, told->element[i]->len};
+        json_pick_t picks[] = {{.pointer = "/ref"}, {.pointer = "/reason"}};
+        char ref[EVENT_REF_SIZE];
+        cr_assert(event_ref(slice_text(records->element[i]->str), ref));
+        cr_assert(json_pick(text, picks, 2) && picks[0].found == JSON_FOUND && picks[1].found == JSON_FOUND, "%s", text.data);
+        cr_expect(slice_is(picks[0].value.raw, ref), "%s is not %s", text.data, ref);
+        cr_expect(utf8_is_valid(text.data, text.len), "%s", text.data);
+    }
+}
+
 /* ---- Keys that commands wrote to, from MONITOR. */
 
 static redis_t *spy_on(const server_t *server) {
@@ -302,6 +326,7 @@ ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended,
     long long waiting = entries(d.f.r, table->waits), ended = failed(d.f.r, false);
     cr_assert_eq(waiting + ended, (long long)clutter.count + 1, "%s: %lld wait, %lld ended", table->name, waiting, ended);
     cr_assert_eq(failed(d.f.r, true), ended, "%s: an unexpected reason", table->name);
+    expect_told(d.f.r, table->name);
     cr_assert_gt(expect_own_keys(spy, d.f.r, d.f.config), 0);
     cr_assert_eq(redis_int(d.f.r, "LLEN bank") + redis_int(d.f.r, "LLEN other:backup"), 2);
     fprintf(stderr, "%s: %lld ready, %lld ended\n", table->name, waiting, ended);

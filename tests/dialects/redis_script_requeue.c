@@ -8,7 +8,7 @@
 
 /* Arguments of one call. */
 typedef struct {
-    const char *what, *by, *again, *to, *mark, *letters, *recorded;
+    const char *what, *by, *again, *to, *mark, *letters, *recorded, *take;
     slice_t job;
     bool stamp;
 } ask_t;
@@ -21,6 +21,7 @@ static ask_t ask_new(void) {
                    .mark = "sidecar:email:requeued",
                    .letters = "sidecar:email:requeued",
                    .recorded = "sidecar:email:requeued",
+                   .take = "right",
                    .job = slice_text(JOB)};
 }
 
@@ -50,7 +51,7 @@ static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
     call_add(&call, ask.job.data, ask.job.len);
     call_add(&call, digest.bytes, ask.stamp ? STAMP_FIELD_BYTES : 0);
-    const char *const rest[] = {"21", "id", "kind", ask.what, "worker", ask.by, "x", "12345"};
+    const char *const rest[] = {"21", "id", ask.take, "kind", ask.what, "worker", ask.by, "x", "12345"};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     redisReply *reply = in_vain ? call_in_vain(&call, r) : call_end(&call, r);
     return kept(reply);
@@ -96,6 +97,16 @@ Test(redis_script_requeue, pushes_behind_waiting_jobs_and_writes_a_record) {
     cr_assert_leq(llabs(strtoll(fields->element[1]->str, NULL, 10) - redis_ms(f.r)), 60000);
     redis_expect(f.r, "134", "HGET sidecar:email:meta bytes"); /* 100, 21, and 13 of `at` */
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
+}
+
+Test(redis_script_requeue, pushes_behind_waiting_jobs_of_workers_that_take_from_the_left) {
+    ask_t ask = ask_new();
+    ask.take = "left";
+    redis_ok(f.r, "RPUSH email oldest newest");
+    answered(f.r, ask);
+    redis_expect(f.r, "oldest", "LINDEX email 0"); /* taken first */
+    redis_expect(f.r, JOB, "LINDEX email 2");      /* taken last */
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 3);
 }
 
 Test(redis_script_requeue, a_second_answer_needs_again) {

@@ -32,7 +32,7 @@ static void expect_one_connection(const char *refused) {
 /* The metric, and /readyz, which `status` reads. */
 static void expect_reported(bool tracking_refused) {
     scoped(buffer_free) buffer_t json = {0};
-    scoped(health_drop) health_t *health = health_new(d.instance.metrics, "app");
+    scoped(health_drop) health_t *health = health_new(d.instance.metrics, "app", true);
     health_ready(health, &json);
     cr_assert_eq(metric_get(&d.instance.metrics->tracking_refused), tracking_refused);
     cr_assert(strstr(buffer_text(&json), tracking_refused ? "\"wakeups\", \"ok\": false" : "\"wakeups\", \"ok\": true"), "%s",

@@ -103,9 +103,10 @@ Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
         const char *request, *answer;
     } asked[] = {
         {"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nabc", "HTTP/1.1 405"},
-        {"DELETE / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "Allow: GET, HEAD"},
-        {"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404"},
-        {"GET /metrics/../healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404"},
+        {"DELETE / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "Allow: GET, HEAD"},
+        {"GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 404"},
+        {"GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 421"},
+        {"GET /metrics/../healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 404"},
         {"GET /healthz?verbose=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200"},
         {"HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200"},
         {"GET /healthz HTTP/1.0\r\n\r\n", " 200 OK"},

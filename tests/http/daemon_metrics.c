@@ -25,6 +25,14 @@ static double value(int port, const char *series) {
     cr_assert(wait_for(value(port, series) == (wanted), 15000), "%s is %g, not %g\n%s", series, value(port, series),             \
               (double)(wanted), daemon_log(d))
 
+/* The number of series, of the instance and of its queues. */
+static size_t series_of(const char *scrape, bool of_queues) {
+    size_t count = 0;
+    for (const char *at = scrape; (at = strstr(at, "\n" M)); at++)
+        count += of_queues == (strncmp(strchr(at, ' ') - 1, "}", 1) == 0 && memmem(at, strcspn(at + 1, "\n"), "queue=", 6));
+    return count;
+}
+
 /* The number of reads of the sizes. Only these reads send XLEN in these tests: no failure stream needs trimming. */
 static long long counts(const cluster_t *cluster) { return server_commandstat(cluster->server, "xlen"); }
 
@@ -174,6 +182,38 @@ Test(daemon_metrics, promtool_accepts_the_metrics) {
     char *scrape = get(port, "/metrics"), *body = strstr(scrape, "\r\n\r\n");
     cr_assert(body);
     check_by_promtool(body + 4);
+}
+
+/* A standby counts nothing in its queues. It reports their settings only. */
+Test(daemon_metrics, standby_withholds_the_counters_of_queues_and_begins_its_term_at_zero) {
+    cluster = cluster_begin(NULL);
+    const sidecar_t spec = {.ttl = "6s", .queues = "{ name = \"q\"; " BOTH " }"};
+    int first, second;
+    daemon_t *leader = serving(&cluster, spec, &first);
+    await_says(leader, first, "/readyz", "\"state\": \"leading\"");
+    daemon_t *standby = serving(&cluster, spec, &second);
+    await_says(standby, second, "/readyz", "\"state\": \"standing by\"");
+    char *leads = get(first, "/metrics"), *stands_by = get(second, "/metrics");
+    cr_assert_eq(value_of(leads, "promoted_total{queue=\"q\"}"), 0);
+    cr_assert(isnan(value_of(stands_by, "promoted_total{queue=\"q\"}")), "%s", stands_by);
+    cr_assert_eq(value_of(stands_by, "retry_times{queue=\"q\"}"), 3);
+    cr_assert_eq(series_of(stands_by, true), 3, "%s", stands_by);
+    cr_assert_geq(series_of(leads, true), 50, "%s", leads);
+    cr_assert_eq(series_of(leads, false), series_of(stands_by, false));
+    daemon_kill(leader);
+    cluster_await_leader(&cluster, "g", leader, 20000);
+    for (int i = 0; i < 3; i++) cluster_round(&cluster, "q", 0);
+    leads = get(second, "/metrics");
+    cr_assert_eq(value_of(leads, "promoted_total{queue=\"q\"}"), 0, "the scrapes before had no 0");
+    cr_assert_eq(value_of(leads, "lateness_seconds_count{queue=\"q\"}"), 0);
+    cr_assert_eq(value_of(leads, "final_failures_total{queue=\"q\",reason=\"reported\"}"), 0);
+    cr_assert(wait_for(value(second, "promoted_total{queue=\"q\"}") == 3, 45000));
+    cr_assert_eq(value(second, "lateness_seconds_count{queue=\"q\"}"), 3);
+}
+
+Test(daemon_metrics, group_is_a_label_to_join_with) {
+    leading(&cluster, (sidecar_t){.group = "mailer\\\"x"}, &port);
+    cr_assert(strstr(get(port, "/metrics"), "\n" M "group_info{group=\"mailer\\\"x\"} 1\n"), "%s", get(port, "/metrics"));
 }
 
 /* A scrape holds every family of `help metrics`, with its type and its help text, and no other family. */

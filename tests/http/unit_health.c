@@ -49,7 +49,7 @@ static size_t count(const char *text, const char *part) {
  * response. */
 static void expect_told(size_t refused, const char *fault, size_t changed, const char *change) {
     scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
-    scoped(health_drop) health_t *health = health_new(metrics, "app");
+    scoped(health_drop) health_t *health = health_new(metrics, "app", true);
     char text[4096];
     scoped(buffer_free) buffer_t json = {0};
     snprintf(text, sizeof text, "%0*d\xc3\xa9\n", (int)refused, 0);
@@ -74,7 +74,7 @@ Test(unit_health, each_problem_fails_one_check_and_few_decide_readiness) {
         setup_t w = {.metrics = metrics_new(1), .role = {.name = "auditor"}};
         const role_t *const roles[] = {&w.role};
         scoped(buffer_free) buffer_t json = {0};
-        w.health = health_new(w.metrics, "app");
+        w.health = health_new(w.metrics, "app", true);
         w.queue = metrics_queue(w.metrics, "email");
         health_watch_roles(w.health, roles, 1);
         metric_set(&w.metrics->redis_up, 1);

@@ -166,3 +166,27 @@ Test(unit_metrics, queue_counts_as_refused_while_its_requests_are) {
     free(first);
     cr_assert(metrics_refusing(metrics, at_s(15), &first) == 0 && !first);
 }
+
+/* An instance that has never led counts nothing of a queue. Its first scrapes as leader begin at 0, so that `increase` has what
+ * it counted before them; two Prometheus servers that ask every 15 s have both seen the 0 after 30 s. */
+Test(unit_metrics, counters_are_withheld_until_a_term_and_then_begin_at_zero) {
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(2);
+    queue_config_t queues[] = {{.name = "a", .dialect = dialect_list.settings}, {.name = "b", .dialect = dialect_list.settings}};
+    static const struct {
+        int64_t at_s;
+        int led;
+        metrics_shown_t shown;
+    } scrapes[] = {
+        {0, 0, METRICS_WITHHELD}, {15, 0, METRICS_WITHHELD},    {500, 1, METRICS_ZERO},       {514, 1, METRICS_ZERO},
+        {529, 1, METRICS_ZERO},   {530, 1, METRICS_AS_COUNTED}, {531, 1, METRICS_AS_COUNTED}, {9000, 1, METRICS_AS_COUNTED},
+    };
+    metrics_serve(metrics, config_of(queues, 2));
+    metrics_queue_t *a = metrics_queue(metrics, "a"), *b = metrics_queue(metrics, "b");
+    metric_set(&b->led, 1);
+    for (size_t i = 0; i < sizeof scrapes / sizeof *scrapes; i++) {
+        metric_set(&a->led, scrapes[i].led);
+        metrics_begin_scrape(metrics, at_s(scrapes[i].at_s));
+        cr_expect_eq(metric_get(&a->shown), scrapes[i].shown, "scrape %zu", i);
+        cr_expect_eq(metric_get(&b->shown), METRICS_AS_COUNTED, "no scrape has lacked its counters");
+    }
+}

@@ -59,7 +59,10 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
 /* A dry run of delayed_queue's scripts once left scratch keys that went only when they expired. */
 Test(redis_preflight, leaves_no_scratch_key_of_any_dialect) {
     static const char *const settings[] = {
-        "dialect = \"list\";", "dialect = \"bull\";", "dialect = \"delayed_queue\"; types = [\"a.B\"];",
+        "dialect = \"list\";",
+        "dialect = \"bull\";",
+        "dialect = \"bullmq\";",
+        "dialect = \"delayed_queue\"; types = [\"a.B\"];",
         "dialect = \"kmqueue\"; queues = [\"one:safe\"];",
         "dialect = \"private_queues\"; main = \"m\"; private = \"queue-*\"; dlq = \"dead\"; heartbeat = \"off\";"};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {

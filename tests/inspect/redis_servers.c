@@ -1,6 +1,6 @@
 /* Facts that servers and sentinels tell of themselves, and their text for people. */
-#include "cli/servers_text.h"
 #include "fixture.h"
+#include "operate/status/servers_text.h"
 #include "replica.h"
 #include "sentinels.h"
 #include "tls_fixture.h"

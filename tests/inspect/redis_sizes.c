@@ -216,6 +216,31 @@ Test(redis_sizes, of_delayed_queue) {
     cr_assert_eq(c.next_due_ms, 1700000000000);
 }
 
+/* From Redis 7 on XINFO GROUPS has `lag`, but not after some deletions. */
+Test(redis_sizes, of_a_consumer_group) {
+    f = setup(QUEUES("{ name = \"email\"; dialect = \"stream\"; group = \"a group\"; }"));
+    sizes_t c = read_first(&f);
+    expect_sizes(&c, 0, 0, 0);
+    redis_ok(f.r, "ZADD email:delayed 1 job");
+    redis_ok(f.r, "XGROUP CREATE email %s 0 MKSTREAM", "a group");
+    redis_ok(f.r, "EVAL %s 1 email", "for i = 1, 2500 do redis.call('XADD', KEYS[1], i .. '-0', 'data', 'job') end");
+    redis_ok(f.r, "XREADGROUP GROUP %s w1 COUNT 2 STREAMS email >", "a group");
+    redis_ok(f.r, "XCLAIM email %s w1 0 1-0 IDLE 70000", "a group");
+    int64_t before = now_ms(&f);
+    c = read_first(&f);
+    bool counts = server_major(f.server) >= 7;
+    expect_sizes(&c, 1, counts ? 2498 : 1000, 2);
+    cr_assert_geq(c.oldest_in_progress_ms, before - 71000);
+    cr_assert_leq(c.oldest_in_progress_ms, before - 69000);
+    redis_ok(f.r, "XDEL email 2-0"); /* the last entry that a consumer has read */
+    redis_ok(f.r, "XTRIM email MAXLEN 7");
+    c = read_first(&f);
+    expect_sizes(&c, 1, 7, 2);
+    redis_ok(f.r, "XGROUP DESTROY email %s", "a group");
+    c = read_first(&f);
+    expect_sizes(&c, 1, SIZES_UNKNOWN, 0);
+}
+
 Test(redis_sizes, of_private_queues) {
     f = setup(QUEUES("{ name = \"email\"; dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; }"));
     redis_ok(f.r, "RPUSH fights 1 2");

@@ -73,6 +73,7 @@ Test(redis_snapshot, names_leaders_and_copies) {
     cr_assert(view.locks[0].since_ms > 0 && view.locks[0].since_ms <= view.now_ms);
     const snapshot_queue_t *email = &view.queues[0], *sms = &view.queues[1];
     cr_assert(email->served && !sms->served);
+    cr_assert_eq(view.locks[0].others, 0, "a queue of another group is one of this config");
     cr_assert_str_eq(email->owner, "app");
     cr_assert_str_eq(sms->owner, "others");
     cr_assert_eq(email->stream.length, 2);
@@ -84,6 +85,10 @@ Test(redis_snapshot, names_leaders_and_copies) {
     cr_assert_str_eq(email->copies[1].position, "7-1");
     cr_assert(email->copies[1].heard_ms > 0 && email->copies[1].heard_ms <= view.now_ms);
     redis_expect(f.r, before, "DEBUG DIGEST");
+    redis_ok(f.r, "HSET sidecar:app:queues push T1");
+    snapshot_free(&view);
+    view = read_snapshot(&f);
+    cr_assert_eq(view.locks[0].others, 1, "the leader has a queue that this config does not have");
     /* Another term began: the name of the leader belongs to the old term. */
     redis_ok(f.r, "SET sidecar:app:lock T2 PX 5000");
     snapshot_free(&view);
@@ -91,6 +96,7 @@ Test(redis_snapshot, names_leaders_and_copies) {
     cr_assert_str_eq(view.locks[0].holder, "T2");
     cr_assert_str_empty(view.locks[0].leader);
     cr_assert_eq(view.locks[0].since_ms, 0);
+    cr_assert_eq(view.locks[0].others, 0);
     cr_assert_not(view.queues[0].served);
 }
 

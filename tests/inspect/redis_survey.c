@@ -134,6 +134,20 @@ Test(redis_survey, names_a_key_that_looks_like_a_queue_without_keys) {
     expect(&f, "note fights: none of its keys exists");
 }
 
+/* Promoted jobs would get a field that no worker reads. */
+Test(redis_survey, warns_of_a_stream_whose_entries_have_other_fields) {
+    f = fixture_start(
+        &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"mail\"; dialect = \"stream\"; group = \"g\"; }, "
+                                       "{ name = \"sms\"; dialect = \"stream\"; group = \"g\"; roles = [\"monitor\"]; } );"});
+    redis_ok(f.r, "XADD mail * trace t data job");
+    redis_ok(f.r, "XADD sms * body job");
+    expect_none(&f);
+    redis_ok(f.r, "XADD mail * body job");
+    expect(
+        &f,
+        "warning mail: the newest entry of \"mail\" has no field \"data\", which promoted jobs get (its first one is \"body\")");
+}
+
 /* A typo in one key: the application writes to the one of the usual name. */
 Test(redis_survey, names_the_default_key_where_an_option_names_one_that_does_not_exist) {
     f = fixture_start(&(fixture_options_t){

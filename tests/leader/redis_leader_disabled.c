@@ -47,7 +47,7 @@ static void later(void) { fixture_step_boottime(5000); }
 
 /* Whether /readyz is 200 and its text contains `text`. */
 static bool readyz_reports(instance_t *instance, const char *text) {
-    scoped(health_drop) health_t *health = health_new(instance->metrics, "g");
+    scoped(health_drop) health_t *health = health_new(instance->metrics, "g", true);
     scoped(buffer_free) buffer_t json = {0};
     cr_assert(health_ready(health, &json), "not ready although other queues are served: %s", buffer_text(&json));
     return strstr(buffer_text(&json), text) != NULL;

@@ -169,7 +169,7 @@ Test(redis_leader_preflight, refused_lock_costs_no_other_lock) {
 }
 
 static bool readyz_reports(const char *text) {
-    scoped(health_drop) health_t *health = health_new(d.instance.metrics, "app");
+    scoped(health_drop) health_t *health = health_new(d.instance.metrics, "app", true);
     scoped(buffer_free) buffer_t json = {0};
     health_ready(health, &json);
     return strstr(buffer_text(&json), text) != NULL;

@@ -1,10 +1,12 @@
-/* Queue sizes that the leader measures for /metrics: right numbers while somebody scrapes, and no command while nobody does. */
+/* Queue sizes that the leader measures for /metrics: right numbers while somebody scrapes, and no command while nobody does,
+ * unless the history wants them (redis_leader_history). */
 #include "fixture.h"
 #include "inspect/snapshot.h"
 #include "wait.h"
 
 #define WITH_TTL(ttl)                                                                                                            \
-    "group = \"app\"; lock = { ttl = \"" ttl "\"; }; monitor = { scan_interval = \"50ms\"; }; stream = { max_bytes = "           \
+    "group = \"app\"; history = \"off\"; lock = { ttl = \"" ttl                                                                  \
+    "\"; }; monitor = { scan_interval = \"50ms\"; }; stream = { max_bytes = "                                                    \
     "\"1MiB\"; }; queues = ( { name = \"email\"; heartbeat = \"off\"; }, { name = \"fights\"; dialect = "                        \
     "\"private_queues\"; main = \"m\"; private = \"queue-*\"; heartbeat = \"off\"; } );"
 #define QUEUES WITH_TTL("600ms")
@@ -202,10 +204,11 @@ Test(redis_leader_sizes, standby_reports_no_sizes) {
 }
 
 Test(redis_leader_sizes, only_led_queues_are_measured) {
-    d = (setup_t){.f = fixture_start(&(fixture_options_t){
-                      .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"60s\"; }; queues = ( { name = \"{a}\"; }, "
-                                "{ name = \"{b}\"; }, { name = \"{c}\"; } );",
-                      .closed = true})};
+    d = (setup_t){.f =
+                      fixture_start(&(fixture_options_t){.config = "group = \"app\"; history = \"off\"; lock = { scope = "
+                                                                   "\"queue\"; ttl = \"60s\"; }; queues = ( { name = \"{a}\"; }, "
+                                                                   "{ name = \"{b}\"; }, { name = \"{c}\"; } );",
+                                                         .closed = true})};
     redis_ok(d.f.r, "SET sidecar:{b}:lock another PX 600000");
     for (const char *name = "abc"; *name; name++) redis_ok(d.f.r, "RPUSH {%b} 1 2", name, (size_t)1);
     instance_start(&d.instance, d.f.keys, INSTANCE_LEADER);
@@ -264,7 +267,7 @@ Test(redis_leader_sizes, queue_whose_claim_is_lost_is_not_measured) {
 
 static void open_many(int queues) {
     scoped(buffer_free) buffer_t config = {0};
-    buffer_str(&config, "group = \"app\"; lock = { ttl = \"60s\"; }; queues = (");
+    buffer_str(&config, "group = \"app\"; history = \"off\"; lock = { ttl = \"60s\"; }; queues = (");
     for (int i = 0; i < queues; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
     buffer_str(&config, ");");
     open_setup(&d, config.data, 0);

@@ -41,6 +41,47 @@ Test(unit_job, reads_the_values_at_its_paths) {
     cr_expect_eq(memcmp(&job.digest, &digest, sizeof digest), 0, "the digest is of all bytes, with the spaces");
 }
 
+#define TRACE  "4bf92f3577b34da6a3ce929d0e0e4736"
+#define PARENT "00f067aa0ba902b7"
+/* The example of W3C Trace Context, 3.2.3, and what is none. */
+Test(unit_job, only_a_traceparent_of_version_00_is_kept) {
+    static const struct {
+        const char *value;
+        bool good;
+    } rows[] = {
+        {"\"00-" TRACE "-" PARENT "-01\"", true},
+        {"\"00-" TRACE "-" PARENT "-00\"", true},
+        {"\"00-00000000000000000000000000000001-" PARENT "-01\"", true},
+        {"\"00-00000000000000000000000000000000-" PARENT "-01\"", false},
+        {"\"00-" TRACE "-0000000000000000-01\"", false},
+        {"\"01-" TRACE "-" PARENT "-01\"", false},
+        {"\"ff-" TRACE "-" PARENT "-01\"", false},
+        {"\"00-4BF92F3577B34DA6A3CE929D0E0E4736-" PARENT "-01\"", false},
+        {"\"00-" TRACE "-" PARENT "-0g\"", false},
+        {"\"00-" TRACE "-" PARENT "-1\"", false},
+        {"\"00-" TRACE "-" PARENT "-01 \"", false},
+        {"\"00-" TRACE "-" PARENT "-01-x\"", false},
+        {"\"00_" TRACE "-" PARENT "-01\"", false},
+        {"\"00-" TRACE "_" PARENT "-01\"", false},
+        {"\"00-" TRACE "-" PARENT "_01\"", false},
+        {"\"00-" TRACE PARENT "0-01-01\"", false},
+        {"\"\"", false},
+        {"0", false},
+        {"null", false},
+        {"[\"00-" TRACE "-" PARENT "-01\"]", false},
+    };
+    const queue_policy_t policy = {.trace_path = "/meta/traceparent"}, none = {.trace_path = ""};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        slice_t payload = slice_text(kept_printf("{\"meta\":{\"traceparent\":%s}}", rows[i].value));
+        slice_t found = job_traceparent(&policy, payload);
+        cr_expect_eq(found.len, rows[i].good ? strlen(rows[i].value) - 2 : 0, "%s", rows[i].value);
+        if (found.len) cr_expect_eq(memcmp(found.data, rows[i].value + 1, found.len), 0);
+        cr_expect_eq(job_traceparent(&none, payload).len, 0, "no path is set");
+    }
+    cr_expect_eq(job_traceparent(&policy, BYTES("no json")).len, 0);
+    cr_expect_eq(job_traceparent(&policy, BYTES("{\"meta\":{\"traceparent\":\"a\",\"traceparent\":\"b\"}}")).len, 0);
+}
+
 Test(unit_job, uses_the_digest_as_id_without_paths) {
     static const queue_policy_t none = {.id_path = "", .type_path = "", .created_path = "", .heartbeat = "off"};
     job_t job = read_job(&none, BYTES("not json"));

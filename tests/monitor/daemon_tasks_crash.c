@@ -89,12 +89,12 @@ typedef struct {
 
 ParameterizedTestParameters(daemon_tasks, crash_points) {
     static death_t deaths[] = {
-        {0, "watch_before"},        {0, "watch_answered"},        {0, "quarantine_before"},  {0, "quarantine_sent"},
-        {0, "quarantine_answered"}, {0, "quarantine_answered:2"}, {1, "watch_before"},       {1, "watch_answered"},
-        {1, "bull_mark_before"},    {1, "bull_mark_answered"},    {1, "bull_mark_before:2"}, {1, "bull_seen_before"},
-        {1, "bull_seen_answered"},  {1, "quarantine_before"},     {1, "quarantine_sent"},    {1, "quarantine_answered"},
-        {1, "bull_record_before"},  {1, "bull_record_answered"},  {2, "watch_before"},       {2, "watch_answered"},
-        {2, "letters_before"},      {2, "letters_sent"},          {2, "letters_answered"},   {2, "letters_answered:3"}};
+        {0, "watch_before"},         {0, "watch_answered"},         {0, "quarantine_before"},  {0, "quarantine_sent"},
+        {0, "quarantine_answered"},  {0, "quarantine_answered:2"},  {1, "watch_before"},       {1, "watch_answered"},
+        {1, "bull_mark_before"},     {1, "bull_mark_answered"},     {1, "bull_mark_before:2"}, {1, "failed_seen_before"},
+        {1, "failed_seen_answered"}, {1, "quarantine_before"},      {1, "quarantine_sent"},    {1, "quarantine_answered"},
+        {1, "failed_record_before"}, {1, "failed_record_answered"}, {2, "watch_before"},       {2, "watch_answered"},
+        {2, "letters_before"},       {2, "letters_sent"},           {2, "letters_answered"},   {2, "letters_answered:3"}};
     return cr_make_param_array(death_t, deaths, sizeof deaths / sizeof *deaths);
 }
 

@@ -324,7 +324,7 @@ static void expect_job_finished(const char *language) {
     if (!wait_for(lines(&setup, "runs") == 1, UP_MS)) fail(&setup, "the job was not taken");
     push(r, &next);
     child_signal(worker, SIGTERM);
-    if (!cluster_stays(child_running(worker), 500)) fail(&setup, "the worker did not finish its job");
+    if (!cluster_stays(child_running(worker), wait_scaled_ms(500))) fail(&setup, "the worker did not finish its job");
     temp_write(temp_path(setup.dir, "go"), "");
     expect_end(&setup, worker);
     cr_expect_eq(times(&setup, "done", &job), 1);

@@ -5,7 +5,7 @@
 #include "queue/settle.h"
 #include "wait.h"
 
-enum { CALL_ARGS = 48 };
+enum { CALL_ARGS = 80 };
 
 /* The words of one EVAL. */
 typedef struct {

@@ -17,7 +17,7 @@ static inline mono_t now(void) { return (mono_t){(1000000 + now_ms) * NS_PER_MS}
 static inline int64_t next_ms(void) { return mono_diff(scan_next(&scan), now()) / NS_PER_MS; }
 
 static inline void begin(void) {
-    config = (queue_config_t){.name = "email", .dialect = dialect_list.settings};
+    config = (queue_config_t){.name = "email", .dialect = dialect_list.settings, .backup = "email:backup"};
     config.policy.protected_timeout_ms = 10000;
     config.policy.created_path = empty;
     config.policy.retry.window_ms = 60000;

@@ -8,7 +8,7 @@
 
 /* The arguments of one call; ask_new has the usual ones. */
 typedef struct {
-    const char *token, *group, *unit;
+    const char *token, *group, *unit, *take;
     long long slice, batch, limit, payload, skip, bytes, first;
 } ask_t;
 
@@ -16,6 +16,7 @@ static inline ask_t ask_new(void) {
     return (ask_t){.token = "T",
                    .group = "app",
                    .unit = "ms",
+                   .take = "right",
                    .slice = 1000000000,
                    .batch = 500,
                    .payload = 16 << 20,
@@ -28,8 +29,9 @@ static inline redisReply *promote(fixture_t *f, ask_t ask) {
     size_t len;
     const char *text = fixture_script(&script_promote, &len);
     redisReply *all = redis_do(
-        f->r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta %s %s %lld %lld %s %lld %lld %lld %lld %lld",
-        text, len, ask.token, ask.group, ask.slice, ask.batch, ask.unit, ask.limit, ask.payload, ask.skip, ask.bytes, ask.first);
+        f->r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta %s %s %lld %lld %s %lld %lld %lld %lld %lld %s",
+        text, len, ask.token, ask.group, ask.slice, ask.batch, ask.unit, ask.limit, ask.payload, ask.skip, ask.bytes, ask.first,
+        ask.take);
     return kept(promote_answer(all));
 }
 

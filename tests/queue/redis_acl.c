@@ -165,7 +165,7 @@ Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeo
 #define NOTHING "%b"
 #define SETTLE_KEYS                                                                                                              \
     "11 sidecar:app:lock sidecar:email:stamps email:errors sidecar:email:failures sidecar:sms:meta sidecar:app:lock email:dead " \
-    "sidecar:app:lock sidecar:app:lock email:backup email T ms 9999 0 "
+    "sidecar:app:lock sidecar:app:lock email:backup email T ms 9999 " NOTHING " 0 "
 
 /* Each script as the product calls it. After lay_out, each script that can write does write. */
 static const struct {
@@ -175,8 +175,8 @@ static const struct {
     {&script_acquire, "4 sidecar:app:lock sidecar:app:queues sidecar:app:standbys sidecar:email:meta T 1000 app me email"},
     {&script_renew, "1 sidecar:app:lock T 60000"},
     {&script_claim, "4 sidecar:app:lock sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email"},
-    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 999 9 ms 0 99999 0 99999 2"},
-    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 999 9 ms 5 1024 0 99999 2"},
+    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 999 9 ms 0 99999 0 99999 2 right"},
+    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 999 9 ms 5 1024 0 99999 2 right"},
     {&script_next_due, "1 email:delayed 0"},
     {&script_sizes, "1 email:delayed due"},
     {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta 1-1 0-0"},
@@ -189,7 +189,7 @@ static const struct {
     {&script_settle, SETTLE_KEYS "9 0 " NOTHING " 0 1 kind 10,11,0,9,1,e job3 digest " NOTHING " " NOTHING " failed"},
     {&script_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
                       "sidecar:email:meta sidecar:email:requeued sidecar:email:requeued "
-                      "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
+                      "sidecar:email:requeued event requeued me 0 job5 digest 9 - right kind requeued"},
     {&script_reports, "1 email:errors 0 0 10 1000"},
     {&script_list_end, "2 email:backup email:errors -1 0 10 8 1000"},
     {&script_list_page, "1 email:backup 0 10 8 1000 1"},

@@ -21,6 +21,17 @@ Test(redis_script_promote, moves_due_jobs_oldest_first) {
     cr_assert_eq(redis_int(f.r, "EXISTS email"), 0);
 }
 
+Test(redis_script_promote, the_oldest_come_first_to_workers_that_take_from_the_left) {
+    ask_t ask = ask_new();
+    ask.take = "left";
+    redis_ok(f.r, "RPUSH email earlier");
+    redis_ok(f.r, "ZADD email:delayed 3000 c 1000 a 2000 b 9999999999999 later");
+    cr_assert_eq(take_moved(promote(&f, ask), NULL), 3);
+    static const char *const order[] = {"earlier", "a", "b", "c", NULL};
+    for (size_t i = 0; i < 5; i++) redis_expect(f.r, order[i], "LPOP email");
+    cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 1);
+}
+
 Test(redis_script_promote, never_early) {
     static const char *const units[] = {"ms", "s"};
     static const double per_us[] = {1e-3, 1e-6};
@@ -266,7 +277,7 @@ static redisReply *promote_three(long long slice, const char *change) {
     redis_ok(f.r, "EVAL %s 3 a:delayed b:delayed c:delayed",
              "for _, key in ipairs(KEYS) do for i = 1, 300 do redis.call('ZADD', key, i, i) end end return 1");
     redis_ok(f.r, change);
-#define OF_QUEUE " 500 ms 0 9999 0 999999 2"
+#define OF_QUEUE " 500 ms 0 9999 0 999999 2 right"
     return redis_do(
         f.r, "EVAL %b 10 sidecar:app:lock a:delayed a am b:delayed b bm c:delayed c cm T app %lld" OF_QUEUE OF_QUEUE OF_QUEUE,
         text, len, slice);

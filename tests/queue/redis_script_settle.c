@@ -21,6 +21,20 @@ Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
     refused(f.r, ask_new(), "changed"); /* a lost reply, sent again */
 }
 
+Test(redis_script_settle, workers_that_take_from_the_left_get_a_retry_next) {
+    ask_t ask = ask_new();
+    ask.takes_left = true;
+    settled(f.r, ask, 1);
+    redis_expect(f.r, JOB, "LPOP email"); /* the next worker takes this job */
+    redis_expect(f.r, "other", "LPOP email");
+    lay_out(f.r);
+    ask.delay = "1000";
+    redis_ok(f.r, "ZADD email:delayed 5 %s", JOB); /* so the retry cannot wait there */
+    settled(f.r, ask, 1);
+    redis_expect(f.r, JOB, "LPOP email");
+    redis_expect(f.r, "other", "LPOP email");
+}
+
 Test(redis_script_settle, an_end_leaves_a_record_and_nothing_else) {
     settled(f.r, ask_end(), 1);
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)) + in_list(f.r, "email", slice_text(JOB)), 0);

@@ -284,6 +284,27 @@ Test(redis_script_settle_page, jobs_far_from_the_end_are_removed_at_once) {
         }
 }
 
+/* Workers that take from the left get the jobs of a page in the order in which others get them. */
+Test(redis_script_settle_page, retries_have_the_same_order_from_either_end) {
+    enum { COUNT = 32 };
+    page_t *p = kept(mem_alloc(sizeof *p));
+    char *order[2];
+    for (int left = 0; left < 2; left++) {
+        *p = (page_t){.f = &f, .count = COUNT, .small = 1000};
+        page_lay_out(p);
+        redis_ok(f.r, "LPUSH email waits");
+        for (size_t i = 0; i < COUNT; i++) p->wheres[i].takes_left = left;
+        cr_assert(page_settle(p, "T"), "%s", f.error.text);
+        order[left] = redis_str(f.r, "EVAL %s 1 email %s",
+                                "local taken = {} for i = 1, redis.call('LLEN', KEYS[1]) do "
+                                "taken[i] = ARGV[1] == '1' and redis.call('LPOP', KEYS[1]) or redis.call('RPOP', KEYS[1]) end "
+                                "return table.concat(taken, ' ')",
+                                left ? "1" : "0");
+    }
+    cr_assert_str_eq(order[0], order[1]);
+    cr_assert_str_eq(strrchr(order[1], ' '), " waits");
+}
+
 /* The stream takes three more records. Jobs without one keep their places. */
 Test(redis_script_settle_page, a_stream_that_runs_out_of_ids_keeps_jobs_far_from_the_end) {
     enum { COUNT = 32, LIVING = 300, IDS = 3 };

@@ -97,8 +97,8 @@ static char *end_job(void) {
         settle_answer(redis_do(f.r,
                                "EVAL %b 11 sidecar:app:lock sidecar:email:stamps email:errors " STREAM " " META
                                " sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock email:backup email "
-                               "T ms 100 0 0 0 %s 0 2 kind payload %s job digest %s %s failed 0123456789",
-                               text, len, "", "10,11,0,1,1,e", "", ""));
+                               "T ms 100 %s 0 0 0 %s 0 2 kind payload %s job digest %s %s failed 0123456789",
+                               text, len, "", "", "10,11,0,1,1,e", "", ""));
     cr_assert_eq(reply->type, REDIS_REPLY_STRING, "%s", reply->str);
     char *word = strdup(reply->str);
     freeReplyObject(reply);

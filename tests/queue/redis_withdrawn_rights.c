@@ -66,8 +66,8 @@ static redisReply *call_as_sidecar(table_t *t, const withdrawn_call_t *call, con
     char *line = kept_printf("EVALSHA %s %s", sha, call->arguments);
     redisReply *reply = do_line(t->user, line);
     if (call->script == &script_promote) return kept(promote_answer(reply));
-    bool answers_each =
-        call->script == &script_settle || call->script == &script_bull_settle || call->script == &script_quarantine_settle;
+    bool answers_each = call->script == &script_settle || call->script == &script_stream_settle ||
+                        call->script == &script_bull_settle || call->script == &script_quarantine_settle;
     return kept(answers_each ? settle_answer(reply) : reply);
 }
 
@@ -133,8 +133,8 @@ static void try_all_rights(table_t *t, const withdrawn_call_t *call) {
     cr_assert_geq(refusals, 3, "%s, %s: only %zu rights matter", call->script->name, call->branch, refusals);
 }
 
-static void try_calls(const char *dialect, const withdrawn_call_t *calls, size_t count) {
-    table_t t = {.f = fixture_start(&(fixture_options_t){.closed = true}), .rights = rights_read(dialect)};
+static void try_calls(rights_t rights, const withdrawn_call_t *calls, size_t count) {
+    table_t t = {.f = fixture_start(&(fixture_options_t){.closed = true}), .rights = rights};
     rights_grant(t.f.r, &t.rights, NULL);
     t.user = redis_open(t.f.server);
     redis_ok(t.user, "AUTH sidecar secret");
@@ -147,13 +147,22 @@ static void try_calls(const char *dialect, const withdrawn_call_t *calls, size_t
     fixture_stop(&t.f);
 }
 
-#define TRY(dialect, calls) try_calls(dialect, calls, sizeof(calls) / sizeof *(calls))
+#define TRY(dialect, calls) try_calls(rights_read(dialect), calls, sizeof(calls) / sizeof *(calls))
 
 Test(redis_withdrawn_rights, list_scripts_change_nothing, .timeout = 60) { TRY(NULL, withdrawn_list); }
 Test(redis_withdrawn_rights, kmqueue_scripts_change_nothing) { TRY("kmqueue", withdrawn_kmqueue); }
 Test(redis_withdrawn_rights, private_queues_scripts_change_nothing) { TRY("private_queues", withdrawn_private_queues); }
+Test(redis_withdrawn_rights, stream_scripts_change_nothing) { TRY("stream", withdrawn_stream); }
 Test(redis_withdrawn_rights, delayed_queue_scripts_change_nothing) { TRY("delayed_queue", withdrawn_delayed_queue); }
 Test(redis_withdrawn_rights, bull_scripts_change_nothing, .timeout = 60) { TRY("bull", withdrawn_bull); }
+
+Test(redis_withdrawn_rights, scripts_of_jobs_change_nothing) {
+    rights_t rights = rights_read(NULL);
+    scoped(rights_free) rights_t own = rights_read_behind("This is for `jobs run` and `jobs cancel`");
+    cr_assert_gt(own.count, 0);
+    for (size_t i = 0; i < own.count; i++) rights.words[rights.count++] = own.words[i];
+    try_calls(rights, withdrawn_jobs, sizeof withdrawn_jobs / sizeof *withdrawn_jobs);
+}
 
 #define RUNNING "group = \"app\"; queues = ( { name = \"email\"; } );"
 

@@ -10,10 +10,10 @@
 /* The arguments of one call. ask_new retries JOB at once, as if a scan had read JOB near the head. */
 typedef struct {
     const char *token, *from, *alone, *report, *delay, *unit, *most, *heartbeat, *depth, *dlq, *mark, *done, *recorded, *again,
-        *blank, *near, *skip;
+        *notify, *blank, *near, *skip;
     slice_t job;
     stamp_t old;
-    bool ends, forgets, in_place;
+    bool ends, forgets, in_place, takes_left;
     size_t payload; /* bytes of a field of the record */
 } ask_t;
 
@@ -28,6 +28,7 @@ static inline ask_t ask_new(void) {
                    .delay = "",
                    .unit = "ms",
                    .most = "1000000",
+                   .notify = "",
                    .heartbeat = "sidecar:app:lock",
                    .dlq = "sidecar:app:lock",
                    .mark = "sidecar:app:lock",
@@ -56,13 +57,13 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
     eval_t call = call_begin(&script_settle, "13");
     bool tail = *ask.from == '-', delayed = *ask.delay && !ask.ends;
     /* keys 10 to 13: backup, ready, mark, heartbeat */
-    char *kind = kept_printf("10,11,%s,%s%s,%s,%s%s%s%s%s", strcmp(ask.mark, "sidecar:app:lock") == 0 ? "0" : "12",
+    char *kind = kept_printf("10,11,%s,%s%s,%s,%s%s%s%s%s%s", strcmp(ask.mark, "sidecar:app:lock") == 0 ? "0" : "12",
                              tail ? "-" : "", ask.depth, strcmp(ask.alone, "1") == 0 ? ask.depth : "0",
                              ask.ends  ? "e"
                              : delayed ? "d"
                                        : "r",
                              ask.forgets ? "f" : "", *ask.report ? "x" : "", strcmp(ask.done, "sidecar:app:lock") ? "o" : "",
-                             ask.in_place ? "i" : "");
+                             ask.in_place ? "i" : "", ask.takes_left ? "l" : "");
     const char *const keys[] = {"sidecar:app:lock",
                                 "sidecar:email:stamps",
                                 "email:errors",
@@ -78,8 +79,8 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
                                 ask.heartbeat};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
     const char *const head[] = {
-        ask.token, ask.unit, ask.most, ask.blank, ask.near, ask.skip, "report delay again beat mark done ",
-        "0",       "2",      "kind",   "payload", kind};
+        ask.token, ask.unit, ask.most, ask.notify, ask.blank, ask.near, ask.skip, "report delay again beat mark done ",
+        "0",       "2",      "kind",   "payload",  kind};
     for (size_t i = 0; i < sizeof head / sizeof *head; i++) call_text(&call, head[i]);
     call_add(&call, ask.job.data, ask.job.len);
     call_add(&call, digest.bytes, STAMP_FIELD_BYTES);

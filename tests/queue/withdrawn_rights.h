@@ -3,8 +3,11 @@
 #pragma once
 
 #include "dialects/bull/scripts.h"
+#include "dialects/bullmq/scripts.h"
 #include "dialects/delayed_queue/scripts.h"
+#include "dialects/failed/scripts.h"
 #include "dialects/private_queues/scripts.h"
+#include "dialects/stream/scripts.h"
 #include "queue/scripts.h"
 
 enum { MAX_WITHDRAWN_SETUP = 8 };
@@ -22,7 +25,7 @@ typedef struct {
 #define SETTLE_WITH(count, delayed, dlq, recorded)                                                                               \
     count " " LOCK " sidecar:email:stamps email:errors sidecar:email:failures sidecar:email:meta " delayed " " dlq " " LOCK      \
           " " recorded " email:backup email T "
-#define SETTLE       SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 9999 0 0 0 "
+#define SETTLE       SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 9999 '' 0 0 0 "
 #define SETTLE_LATER "delay 0 1 kind 10,11,0,9,1,d job digest '' stamp 5000 retried"
 #define TEXT_SHA1    "372ea08cab33e71c02c651dbc83a474d32c676ea" /* of "text" */
 #define STAMP        "1234567890123456789012345678"
@@ -33,8 +36,23 @@ typedef struct {
 #define REQUEUE        REQUEUE_TO("sidecar:email:requeued", "sidecar:email:requeued")
 #define REQUEUE_LETTER REQUEUE_TO("email:dead", "sidecar:email:recorded")
 
+#define CANCEL         "4 email:delayed sidecar:email:failures sidecar:email:meta sidecar:email:stamps job 5 digest "
 #define PROMOTE        "4 " LOCK " email:delayed email sidecar:email:meta T app 999 9 ms "
 #define TRIM           "4 " LOCK " sidecar:email:failures sidecar:email:auditors sidecar:email:meta T "
+
+static const withdrawn_call_t withdrawn_jobs[] = {
+    {"a job that is made due",
+     &script_jobs_run,
+     {"ZADD email:delayed 4000000000000 job"},
+     "1 email:delayed ms job 4000000000000",
+     "done"},
+    {"a cancelled job", &script_jobs_cancel, {"ZADD email:delayed 5 job"}, CANCEL "'' 0 9999 '' why kind failed", "done"},
+    {"a cancelled job that waits for a retry",
+     &script_jobs_cancel,
+     {"ZADD email:delayed 5 job", "HSET sidecar:email:stamps digest stamp"},
+     CANCEL "stamp 1 9999 '' why kind failed",
+     "done"},
+};
 
 static const withdrawn_call_t withdrawn_list[] = {
     {"a free lock",
@@ -47,8 +65,13 @@ static const withdrawn_call_t withdrawn_list[] = {
      {"HSET sidecar:email:meta group gone"},
      "4 " LOCK " sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email",
      "integer"},
-    {"a batch", &script_promote, {"ZADD email:delayed 1 a 2 b"}, PROMOTE "0 99 0 99 9", "moved"},
-    {"a batch with an oversized job", &script_promote, {"ZADD email:delayed 1 a 2 large"}, PROMOTE "0 2 0 99 9", "moved"},
+    {"a batch", &script_promote, {"ZADD email:delayed 1 a 2 b"}, PROMOTE "0 99 0 99 9 right", "moved"},
+    {"a batch for workers that take from the left",
+     &script_promote,
+     {"ZADD email:delayed 1 a 2 b"},
+     PROMOTE "0 99 0 99 9 left",
+     "moved"},
+    {"a batch with an oversized job", &script_promote, {"ZADD email:delayed 1 a 2 large"}, PROMOTE "0 2 0 99 9 right", "moved"},
     {"a new and a changed stamp",
      &script_stamp,
      {"HSET sidecar:email:stamps 1 " STAMP},
@@ -86,10 +109,15 @@ static const withdrawn_call_t withdrawn_list[] = {
      {"RPUSH email:backup job"},
      SETTLE "'' 0 1 kind 10,11,0,9,1,r job digest '' stamp retried",
      "settled"},
+    {"a retry for workers that take from the left",
+     &script_settle,
+     {"RPUSH email:backup job"},
+     SETTLE "'' 0 1 kind 10,11,0,9,1,rl job digest '' stamp retried",
+     "settled"},
     {"a retry without a record",
      &script_settle,
      {"RPUSH email:backup job"},
-     SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 0 0 0 0 '' 0 1 kind 10,11,0,9,1,r job digest '' stamp retried",
+     SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 0 '' 0 0 0 '' 0 1 kind 10,11,0,9,1,r job digest '' stamp retried",
      "unrecorded"},
     {"a retry of a reported job",
      &script_settle,
@@ -99,12 +127,12 @@ static const withdrawn_call_t withdrawn_list[] = {
     {"a later retry",
      &script_settle,
      {"RPUSH email:backup job"},
-     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "ms 9999 0 0 0 " SETTLE_LATER,
+     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "ms 9999 '' 0 0 0 " SETTLE_LATER,
      "settled"},
     {"a later retry of bytes that are delayed",
      &script_settle,
      {"RPUSH email:backup job", "ZADD email:delayed 5 job"},
-     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "s 9999 0 0 0 " SETTLE_LATER,
+     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "s 9999 '' 0 0 0 " SETTLE_LATER,
      "settled"},
     {"an end",
      &script_settle,
@@ -120,31 +148,36 @@ static const withdrawn_call_t withdrawn_list[] = {
      &script_settle,
      {"RPUSH email:backup job"},
      SETTLE_WITH("11", LOCK, "email:dead",
-                 "sidecar:email:recorded") "ms 9999 0 0 0 '' 0 1 kind 10,11,0,9,1,ep job digest '' '' failed",
+                 "sidecar:email:recorded") "ms 9999 '' 0 0 0 '' 0 1 kind 10,11,0,9,1,ep job digest '' '' failed",
      "settled"},
-    {"a requeue", &script_requeue, {0}, REQUEUE "requeued me 0 job '' 9 - kind requeued", "done"},
-    {"a requeue with a stamp", &script_requeue, {0}, REQUEUE "requeued me 0 job digest 9 - kind requeued", "done"},
+    {"a requeue", &script_requeue, {0}, REQUEUE "requeued me 0 job '' 9 - right kind requeued", "done"},
+    {"a requeue for workers that take from the left",
+     &script_requeue,
+     {0},
+     REQUEUE "requeued me 0 job '' 9 - left kind requeued",
+     "done"},
+    {"a requeue with a stamp", &script_requeue, {0}, REQUEUE "requeued me 0 job digest 9 - right kind requeued", "done"},
     {"a requeue of a dead letter",
      &script_requeue,
      {"RPUSH email:dead job", "EVAL redis.call('ZADD',KEYS[1],1,redis.sha1hex('job')) 1 sidecar:email:recorded"},
-     REQUEUE_LETTER "requeued me 0 job '' 9 - kind requeued",
+     REQUEUE_LETTER "requeued me 0 job '' 9 - right kind requeued",
      "done"},
     {"a requeue of one of two dead letters",
      &script_requeue,
      {"RPUSH email:dead job job"},
-     REQUEUE_LETTER "requeued me 0 job '' 9 - kind requeued",
+     REQUEUE_LETTER "requeued me 0 job '' 9 - right kind requeued",
      "done"},
     {"a requeue once more",
      &script_requeue,
      {"HSET sidecar:email:requeued event discarded"},
-     REQUEUE "requeued me 1 job digest 9 - kind requeued",
+     REQUEUE "requeued me 1 job digest 9 - right kind requeued",
      "done"},
-    {"a discard", &script_requeue, {0}, REQUEUE "discarded me 0 job digest 9 - kind discarded", "done"},
+    {"a discard", &script_requeue, {0}, REQUEUE "discarded me 0 job digest 9 - right kind discarded", "done"},
 };
 
 #define KMQUEUE_SETTLE(count, mark)                                                                                              \
     count " " LOCK " sidecar:w:stamps sidecar:w:errors sidecar:w:failures sidecar:w:meta " LOCK " " LOCK " " LOCK " " LOCK       \
-          " back_up_queue_1 worker1_queue " mark "T ms 9999 0 0 0 "
+          " back_up_queue_1 worker1_queue " mark "T ms 9999 '' 0 0 0 "
 #define KMQUEUE_REQUEUE                                                                                                          \
     "9 sidecar:w:requeued sidecar:w:failures sidecar:w:meta worker1_queue sidecar:w:stamps sidecar:w:meta worker1_queue_unique " \
     "sidecar:w:requeued sidecar:w:requeued event "
@@ -160,17 +193,21 @@ static const withdrawn_call_t withdrawn_kmqueue[] = {
      {"RPUSH back_up_queue_1 task", "HSET sidecar:w:stamps digest " STAMP},
      KMQUEUE_SETTLE("11", "") "again 0 1 kind 10,11,0,9,1,rf task digest " STAMP " - again retried",
      "settled"},
-    {"a requeue of a unique task", &script_requeue, {0}, KMQUEUE_REQUEUE "requeued me 0 task '' 9 id kind requeued", "done"},
+    {"a requeue of a unique task",
+     &script_requeue,
+     {0},
+     KMQUEUE_REQUEUE "requeued me 0 task '' 9 id right kind requeued",
+     "done"},
     {"a requeue of a unique task once more",
      &script_requeue,
      {"SADD worker1_queue_unique id"},
-     KMQUEUE_REQUEUE "requeued me 1 task '' 9 id kind requeued",
+     KMQUEUE_REQUEUE "requeued me 1 task '' 9 id right kind requeued",
      "done"},
 };
 
 #define PRIVATE_SETTLE(dlq, done, recorded)                                                                                      \
     "11 " LOCK " sidecar:f:stamps sidecar:f:errors sidecar:f:failures sidecar:f:meta " LOCK " " dlq " " done " " recorded        \
-    " queue-1 fight-requests T ms 9999 0 0 0 "
+    " queue-1 fight-requests T ms 9999 '' 0 0 0 "
 
 #define LETTERS "3 " LOCK " fights-dlq sidecar:f:recorded T 0 9 99 999 "
 
@@ -183,7 +220,7 @@ static const withdrawn_call_t withdrawn_private_queues[] = {
     {"a record",
      &script_record_once,
      {0},
-     "4 " LOCK " sidecar:f:recorded sidecar:f:failures sidecar:f:meta T mark 99 kind failed",
+     "4 " LOCK " sidecar:f:recorded sidecar:f:failures sidecar:f:meta T mark 99 '' kind failed",
      "settled"},
     {"a job that was done before",
      &script_settle,
@@ -197,8 +234,55 @@ static const withdrawn_call_t withdrawn_private_queues[] = {
      "settled"},
 };
 
+#define STREAM_READ                                                                                                              \
+    "XGROUP CREATE mail workers 0 MKSTREAM", "XADD mail 5-5 data job", "XREADGROUP GROUP workers w1 STREAMS mail >"
+#define STREAM_SETTLE                                                                                                            \
+    "8 " LOCK                                                                                                                    \
+    " sidecar:mail:stamps mail:errors sidecar:mail:failures sidecar:mail:meta mail mail:delayed mail:dead T ms 9999 '' workers "
+#define STREAM_ENTRY " '' data 0 1 kind "
+
+static const withdrawn_call_t withdrawn_stream[] = {
+    {"due jobs",
+     &script_stream_promote,
+     {"XGROUP CREATE mail workers 0 MKSTREAM", "ZADD mail:delayed 1 a 2 b"},
+     "4 " LOCK " mail:delayed mail sidecar:mail:meta T app 9 ms 99 0 99 2 workers data",
+     "moved"},
+    {"due jobs beside an oversized one",
+     &script_stream_promote,
+     {"XGROUP CREATE mail workers 0 MKSTREAM", "ZADD mail:delayed 1 a 2 large 3 b"},
+     "4 " LOCK " mail:delayed mail sidecar:mail:meta T app 9 ms 3 0 99 2 workers data",
+     "moved"},
+    {"a retry",
+     &script_stream_settle,
+     {STREAM_READ},
+     STREAM_SETTLE "0" STREAM_ENTRY "r 5-5 w1 1 digest '' stamp '' 0 0 retried",
+     "settled"},
+    {"a retry with a delay",
+     &script_stream_settle,
+     {STREAM_READ},
+     STREAM_SETTLE "0" STREAM_ENTRY "r 5-5 w1 1 digest '' stamp '' 5000 0 retried",
+     "settled"},
+    {"an end of a reported entry",
+     &script_stream_settle,
+     {STREAM_READ, "HSET mail:errors 5-5 text", "HSET sidecar:mail:stamps digest " STAMP},
+     STREAM_SETTLE "0" STREAM_ENTRY "e 5-5 w1 1 digest " STAMP " '' " TEXT_SHA1 " 0 0 failed",
+     "settled"},
+    {"an end of a deleted entry",
+     &script_stream_settle,
+     {STREAM_READ, "XDEL mail 5-5"},
+     STREAM_SETTLE "0" STREAM_ENTRY "u 5-5 w1 1 digest '' '' '' 0 0 failed",
+     "settled"},
+    {"a requeue",
+     &script_stream_requeue,
+     {"XGROUP CREATE mail workers 0 MKSTREAM"},
+     "6 sidecar:mail:requeued sidecar:mail:failures sidecar:mail:meta mail sidecar:mail:stamps sidecar:mail:meta event me 0 "
+     "digest workers 9 2 "
+     "data job kind requeued",
+     "done"},
+};
+
 #define DELAYED_QUARANTINE                                                                                                       \
-    "7 " LOCK " sidecar:e:aside de_delayed_events de_events sidecar:e:failures sidecar:e:meta de_c T 99 0 1 kind C###1 5 "
+    "7 " LOCK " sidecar:e:aside de_delayed_events de_events sidecar:e:failures sidecar:e:meta de_c T 99 '' 0 1 kind C###1 5 "
 
 #define DELAYED_PROMOTE                                                                                                          \
     "6 " LOCK " de_delayed_events de_events sidecar:e:meta sidecar:e:aside de_c T app 9 9 9999 999 70 9 1 10 1000 C"
@@ -243,6 +327,12 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
     "12 sidecar:video:requeued sidecar:video:failures sidecar:video:meta bull:video:7 bull:video:7:lock bull:video:failed "      \
     "bull:video:wait bull:video:paused bull:video:meta-paused bull:video:active bull:video:delayed bull:video:id event me 0 7 "
 
+#define BULLMQ_REQUEUE                                                                                                           \
+    "21 sidecar:video:requeued sidecar:video:failures sidecar:video:meta bull:video:7 bull:video:7:lock bull:video:failed "      \
+    "bull:video:wait bull:video:paused bull:video:meta bull:video:active bull:video:delayed bull:video:id "                      \
+    "bull:video:prioritized bull:video:pc bull:video:marker bull:video:events bull:video:waiting-children bull:video:p "         \
+    "bull:video:p:unsuccessful bull:video:p:failed bull:video:p:dependencies event me 0 7 "
+
 #define BULL_PROMOTE                                                                                                             \
     "9 " LOCK " bull:video:delayed bull:video:wait bull:video:paused bull:video:meta-paused bull:video:priority "                \
     "bull:video:active sidecar:video:meta sidecar:video:aside T app 100 0 bull:video: 9 999"
@@ -250,7 +340,7 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
 #define BULL_SETTLE(count, more)                                                                                                 \
     count " " LOCK " bull:video:stalled bull:video:active bull:video:wait bull:video:paused bull:video:meta-paused "             \
           "bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta bull:video:7 "                     \
-          "bull:video:7:lock " more "T 999 0 9 0 1 kind 7 "
+          "bull:video:7:lock " more "T 999 '' 0 9 0 1 kind 7 "
 #define BULL_STALLED "SADD bull:video:stalled 7", "RPUSH bull:video:active 7", "HSET bull:video:7 name x stalledCounter 1"
 static const withdrawn_call_t withdrawn_bull[] = {
     {"a job without a priority",
@@ -287,24 +377,25 @@ static const withdrawn_call_t withdrawn_bull[] = {
      BULL_MARK "9999999999999 99999 0 9",
      "held"},
     {"a failure of a worker",
-     &script_bull_record,
+     &script_failed_record,
      {"ZADD bull:video:failed 5 7"},
-     "5 " LOCK " bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta T 7 5 99 kind failed",
+     "5 " LOCK " bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta T 7 5 '' 1 99 '' kind failed",
      "settled"},
     {"a failure whose job is gone",
-     &script_bull_record,
+     &script_failed_record,
      {0},
-     "5 " LOCK " bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta T 7 '' 99 kind failed",
+     "5 " LOCK
+     " bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta T 7 '' '' '' 99 '' kind failed",
      "settled"},
     {"the first look at failures",
-     &script_bull_seen,
+     &script_failed_seen,
      {"ZADD bull:video:failed 9999999999999 7"},
-     "3 " LOCK " bull:video:failed sidecar:video:recorded T 600000 9 ''",
+     "3 " LOCK " bull:video:failed sidecar:video:recorded T 600000 9 '' 1 0",
      "seen"},
     {"a later look at failures",
-     &script_bull_seen,
+     &script_failed_seen,
      {"ZADD sidecar:video:recorded 1 7:1 5 :seen 500 8:500", "ZADD bull:video:failed 1 9"},
-     "3 " LOCK " bull:video:failed sidecar:video:recorded T 1 9 1000",
+     "3 " LOCK " bull:video:failed sidecar:video:recorded T 1 9 1000 1 0",
      "seen"},
     {"a mark of a job that is finished",
      &script_bull_settle,
@@ -332,7 +423,7 @@ static const withdrawn_call_t withdrawn_bull[] = {
      {"ZADD sidecar:video:aside 1 7", "ZADD bull:video:delayed 5 7"},
      "7 " LOCK
      " sidecar:video:aside bull:video:delayed bull:video:delayed sidecar:video:failures sidecar:video:meta bull:video:7 "
-     "T 99 0 1 kind 7 5 end '' 0 7 '' '' '' '' failed",
+     "T 99 '' 0 1 kind 7 5 end '' 0 7 '' '' '' '' failed",
      "settled"},
     {"a requeue",
      &script_bull_requeue,
@@ -348,5 +439,27 @@ static const withdrawn_call_t withdrawn_bull[] = {
      &script_bull_requeue,
      {"SET bull:video:id 3"},
      BULL_REQUEUE "'' 0 1 9 4 name x stalledCounter 5 kind requeued",
+     "done"},
+    {"a requeue in BullMQ",
+     &script_bullmq_requeue,
+     {"HSET bull:video:7 name x failedReason y", "ZADD bull:video:failed 5 7"},
+     BULLMQ_REQUEUE "'' 0 '' 9 2 name x kind requeued",
+     "done"},
+    {"a requeue of a child with a priority in BullMQ",
+     &script_bullmq_requeue,
+     {"HSET bull:video:7 name x priority 3 parentKey bull:video:p", "ZADD bull:video:failed 5 7", "HSET bull:video:p name x",
+      "ZADD bull:video:p:unsuccessful 1 bull:video:7", "HSET bull:video:meta version bullmq:6.7.0"},
+     BULLMQ_REQUEUE "'' 0 bull:video:p 9 2 name x kind requeued",
+     "done"},
+    {"a requeue of a child whose failure its parent ignores in BullMQ",
+     &script_bullmq_requeue,
+     {"HSET bull:video:7 name x parentKey bull:video:p", "ZADD bull:video:failed 5 7", "HSET bull:video:p name x",
+      "HSET bull:video:p:failed bull:video:7 why", "HSET bull:video:meta paused 1"},
+     BULLMQ_REQUEUE "'' 1 bull:video:p 9 2 name x kind requeued",
+     "done"},
+    {"a requeue of a job that is gone in BullMQ",
+     &script_bullmq_requeue,
+     {"SET bull:video:id 3"},
+     BULLMQ_REQUEUE "'' 0 '' 9 4 name x atm 5 kind requeued",
      "done"},
 };

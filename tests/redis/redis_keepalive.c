@@ -92,7 +92,9 @@ Test(redis_keepalive, connections_without_a_reply_are_lost) {
 Test(redis_keepalive, every_connection_of_the_roles_is_in_use) {
     enum { CONNECTIONS = 5, SECONDS = 130 };
     scoped(fixture_stop) fixture_t f = fixture_start(&(fixture_options_t){
-        .closed = true, .proxy = true, .config = "group = \"app\"; queues = ( { name = \"email\"; heartbeat = \"off\"; } );"});
+        .closed = true,
+        .proxy = true,
+        .config = "group = \"app\"; lock = { ttl = \"30s\"; }; queues = ( { name = \"email\"; heartbeat = \"off\"; } );"});
     scoped(instance_stop) instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR);
     driver_settle(&instance.driver, f.r);

@@ -1,4 +1,6 @@
 /* Wake-ups: which messages Redis sends about registered keys, and when. */
+#include <limits.h>
+
 #include "dialects/registry.h"
 #include "fixture.h"
 #include "queue/next_due.h"
@@ -118,6 +120,16 @@ static long long cost_of_heads(bool armed) {
     return cost;
 }
 
+/* Redis's time includes the time that others have its core, so only the least of some rounds says what the reads cost. */
+static long long least_cost_of_heads(bool armed) {
+    long long least = LLONG_MAX;
+    for (int i = 0; i < 5; i++) {
+        long long cost = cost_of_heads(armed);
+        if (cost < least) least = cost;
+    }
+    return least;
+}
+
 /* Redis 7.0 registers all keys of a script at each of its reads: 250,000 registrations for 500 heads. */
 Test(redis_tracking, armed_reads_of_many_heads_cost_little_more_than_others) {
     scoped(buffer_free) buffer_t config = {0};
@@ -126,7 +138,7 @@ Test(redis_tracking, armed_reads_of_many_heads_cost_little_more_than_others) {
     buffer_str(&config, ");");
     pair = begin((fixture_options_t){.config = buffer_text(&config)});
     cost_of_heads(false); /* loads the script */
-    long long plain = cost_of_heads(false), armed = cost_of_heads(true);
+    long long plain = least_cost_of_heads(false), armed = least_cost_of_heads(true);
     cr_assert_lt(armed, 4 * plain, "%lld us, not armed %lld us", armed, plain);
     redis_ok(pair.f.r, "ZADD q%d:delayed 1 a", HEADS - 1);
     cr_assert_eq(received(&pair), 1, "the last key is registered too");

@@ -66,7 +66,7 @@ Test(unit_role, health_names_the_role_whose_tick_hangs) {
     role_t role = {.name = "auditor"};
     const role_t *const roles[] = {&role};
     scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
-    scoped(health_drop) health_t *health = health_new(metrics, "g");
+    scoped(health_drop) health_t *health = health_new(metrics, "g", true);
     scoped(buffer_free) buffer_t why = {0};
     health_watch_roles(health, roles, 1);
     cr_expect(health_alive(health, &why));

@@ -55,17 +55,19 @@ char *cluster_config(const cluster_t *cluster, sidecar_t spec) {
     int length = asprintf(&text,
                           "group = \"%s\";\n"
                           "redis = { socket = \"%s\"; %s };\n"
-                          "lock = { ttl = \"%s\"; scope = \"%s\"; };\n"
+                          "lock = { ttl = \"%s\"; scope = \"%s\"; %s};\n"
                           "dispatcher = { safety_poll = \"%s\"; %s };\n"
                           "monitor = { scan_interval = \"%s\"; %s };\n"
-                          "http = { port = %d; };\n"
+                          "http = { port = %d; %s };\n"
                           "log = { level = \"%s\"; format = \"json\"; };\n"
-                          "defaults = { roles = [\"dispatcher\"]; };\n"
+                          "%s"
                           "queues = ( %s );\n%s",
                           either(spec.group, "g"), either(spec.socket, server_socket(cluster->server)), either(spec.redis, ""),
-                          either(spec.ttl, "600ms"), either(spec.scope, "group"), either(spec.poll, "1h"),
-                          either(spec.dispatcher, ""), either(spec.scan, "auto"), either(spec.monitor, ""), spec.port,
-                          either(spec.level, "info"), either(spec.queues, "{ name = \"q\"; }"), either(spec.more, ""));
+                          either(spec.ttl, "600ms"), either(spec.scope, "group"), spec.never_leads ? "lead = false; " : "",
+                          either(spec.poll, "1h"), either(spec.dispatcher, ""), either(spec.scan, "auto"),
+                          either(spec.monitor, ""), spec.port, either(spec.http, ""), either(spec.level, "info"),
+                          spec.all_roles ? "" : "defaults = { roles = [\"dispatcher\"]; };\n",
+                          either(spec.queues, "{ name = \"q\"; }"), either(spec.more, ""));
     if (length < 0) abort();
     return kept(text);
 }

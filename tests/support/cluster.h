@@ -29,11 +29,14 @@ typedef struct {
     const char *dispatcher; /* more settings of the section dispatcher; by default none */
     const char *ttl;        /* 600ms */
     const char *scope;      /* group */
+    bool never_leads;       /* lock.lead = false */
+    bool all_roles;         /* each queue has the roles of its dialect; by default the dispatcher's only */
     const char *poll;       /* dispatcher.safety_poll; 1h, so that jobs move by wake-ups only */
     const char *level;      /* info */
     const char *scan;       /* monitor.scan_interval; auto */
     const char *monitor;    /* more settings of the section monitor; by default none */
     const char *queues;     /* { name = "q"; } */
+    const char *http;       /* more settings of the section http; by default none */
     const char *more;       /* more settings of any section; by default none */
     int port;               /* http.port; 0 = off */
 } sidecar_t;

@@ -172,6 +172,8 @@ static double shift_ms(void *shim, clockid_t clock) {
 Test(redis_support_clock, leaves_all_but_the_wall_clock_alone) {
     static const int64_t steps_us[] = {3600000000, -3600000000, -900000, 900000, 0};
     char *file = temp_path(temp_root(), "clock"), *path = server_shim_path("shim_clock");
+    if (getenv("QEMU_LD_PREFIX"))
+        cr_skip_test("the shims are made for redis-server, so for another architecture than this program");
     int fd = open(file, O_RDWR | O_CREAT, 0600);
     cr_assert_eq(pwrite(fd, &steps_us[0], sizeof(int64_t), 0), sizeof(int64_t));
     setenv("QS_CLOCK_FILE", file, 1);

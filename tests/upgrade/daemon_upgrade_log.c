@@ -45,7 +45,7 @@ static void expect_import(program_t from, const char *log) {
 static void expect_refused(const char *log) {
     const daemon_output_t *done = upgrade_shell(PREVIOUS, "\"$PROGRAM\" audit list --db %s", log);
     cr_expect_neq(done->code, 0);
-    cr_expect(has(done->err, "has schema 6, this version knows up to 2: run the newer queue-sidecar that wrote it"), "%s",
+    cr_expect(has(done->err, "has schema 7, this version knows up to 2: run the newer queue-sidecar that wrote it"), "%s",
               done->err);
 }
 
@@ -113,5 +113,75 @@ ParameterizedTest(program_t *leader, daemon_upgrade, each_requeues_what_the_othe
     for (int i = 0; i < PROGRAMS; i++)
         await(&p.cluster, audit_log_int(p.logs[i], "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'") == 1);
     expect_same_answers(p.logs[PREVIOUS]);
+    cluster_end(&p.cluster);
+}
+
+/* The record has another reason, and else nothing new. */
+Test(daemon_upgrade, the_previous_release_copies_and_requeues_a_cancelled_job) {
+    sidecar_t spec = {.queues = "{ name = \"q\"; }"};
+    pair_t p = pair_begin(PREVIOUS, spec);
+    redis_ok(p.cluster.r, "ZADD q:delayed 4000000000000 job 4000000000001 other");
+    const daemon_output_t *done =
+        upgrade_shell(CURRENT, "\"$PROGRAM\" jobs cancel q --where --grep job --yes --by ann --because why -o json -c %s",
+                      daemon_config_path(p.sidecars[CURRENT]));
+    cr_assert(done->code == 0 && has(done->out, "\"done\":1,"), "%s%s", done->out, done->err);
+    for (int i = 0; i < PROGRAMS; i++) await(&p.cluster, audit_log_rows(p.logs[i]) == 1);
+    done = upgrade_shell(PREVIOUS, "\"$PROGRAM\" audit list -o jsonl --db %s", p.logs[PREVIOUS]);
+    cr_expect(has(done->out, "\"worker\":\"ann\",\"reason\":\"cancelled\",\"error\":\"why\""), "%s%s", done->out, done->err);
+    done = upgrade_shell(PREVIOUS, "\"$PROGRAM\" audit requeue --where -q q --yes -c %s --db %s",
+                         daemon_config_path(p.sidecars[PREVIOUS]), p.logs[PREVIOUS]);
+    cr_expect_eq(done->code, 0, "%s", done->err);
+    redis_expect(p.cluster.r, "job", "RPOP q");
+    cr_expect_eq(redis_int(p.cluster.r, "ZCARD q:delayed"), 1);
+    for (int i = 0; i < PROGRAMS; i++)
+        await(&p.cluster, audit_log_int(p.logs[i], "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'") == 1);
+}
+
+/* 0.1.0 knows no erasure: it skips the record and goes on. This release erases in its log after the upgrade. */
+ParameterizedTestParameters(daemon_upgrade, the_previous_release_skips_an_erasure) {
+    return cr_make_param_array(const program_t, EACH, PROGRAMS);
+}
+
+ParameterizedTest(program_t *leader, daemon_upgrade, the_previous_release_skips_an_erasure) {
+    static const char texts[] = "SELECT count(*) FROM events WHERE job <> '' AND payload = 'personal-0'";
+    pair_t p = pair_begin(*leader, SPEC);
+    fail_jobs(&p, "personal", 1, 1);
+    const daemon_output_t *done =
+        upgrade_shell(CURRENT, "\"$PROGRAM\" audit erase --where --grep personal-0 --yes --by bob -o json -c %s --db %s",
+                      daemon_config_path(p.sidecars[CURRENT]), p.logs[CURRENT]);
+    cr_expect(done->code == 0 && has(done->out, "\"done\":1"), "%s%s", done->out, done->err);
+    await(&p.cluster, audit_log_int(p.logs[CURRENT], texts) == 0);
+    fail_jobs(&p, "later", FAILURES, 1 + FAILURES);
+    pair_take_over(&p, SIGTERM);
+    fail_jobs(&p, "more", FAILURES, 1 + 2 * FAILURES);
+    cr_expect_eq(audit_log_int(p.logs[PREVIOUS], texts), 1);
+    pair_stop(&p);
+    upgrade_sidecar(&p.cluster, CURRENT, SPEC, p.logs[PREVIOUS]);
+    await(&p.cluster, audit_log_int(p.logs[PREVIOUS], texts) == 0);
+    cr_expect_eq(audit_log_rows(p.logs[PREVIOUS]), 1 + 2 * FAILURES);
+    cr_expect_eq(audit_log_int(p.logs[PREVIOUS], "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
+    cluster_end(&p.cluster);
+}
+
+/* As docs/audit.md says: an erasure replaces records, and an absent 0.1.0 takes that for a loss if its last one is among them. */
+Test(daemon_upgrade, the_previous_release_notes_a_gap_for_an_erasure_that_an_import_fills) {
+    pair_t p = pair_begin(CURRENT, SPEC);
+    const char *log = p.logs[PREVIOUS];
+    fail_jobs(&p, "personal", 2, 2);
+    cr_assert_eq(daemon_terminate(p.sidecars[PREVIOUS], UPGRADE_MS).code, 0);
+    redis_ok(p.cluster.r, "HSET q:errors later !no");
+    redis_ok(p.cluster.r, "LPUSH q:backup later");
+    await(&p.cluster, audit_log_rows(p.logs[CURRENT]) == 3);
+    const daemon_output_t *done = upgrade_shell(CURRENT, "\"$PROGRAM\" audit erase --where -q q --yes -c %s --db %s",
+                                                daemon_config_path(p.sidecars[CURRENT]), p.logs[CURRENT]);
+    cr_assert_eq(done->code, 0, "%s", done->err);
+    await(&p.cluster, audit_log_int(p.logs[CURRENT], "SELECT count(*) FROM events WHERE kind = 'erased'") == 3);
+    daemon_restart(p.sidecars[PREVIOUS]);
+    await(&p.cluster, audit_log_int(log, "SELECT count(*) FROM events WHERE reason = 'removed_by_others'") == 1);
+    await(&p.cluster, audit_log_int(log, "SELECT count(*) FROM events WHERE kind = 'failed'") == 3);
+    pair_stop(&p);
+    done = upgrade_shell(CURRENT, "\"$PROGRAM\" audit import %s --db %s", p.logs[CURRENT], log);
+    cr_expect(done->code == 0 && has(done->out, "1 gap filled"), "%s%s", done->out, done->err);
+    cr_expect_eq(audit_log_int(p.logs[CURRENT], "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
     cluster_end(&p.cluster);
 }

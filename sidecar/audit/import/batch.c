@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 
-// The auditor waits at most 5 s for the write lock (audit/open.c), and polls for it. So keep each transaction short, and pause as
+// The auditor waits at most 5 s for the write lock (audit/wait.c), and polls for it. So keep each transaction short, and pause as
 // long afterwards: then a poll finds the lock free.
 enum { PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 200 };
 

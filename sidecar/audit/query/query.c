@@ -4,65 +4,39 @@
 
 enum { PAGE_ROWS = 1000 };
 
-// A column of the last answer to a failure; NULL if there is none.
-#define ANSWER(name)                                                                                                             \
-    ", (SELECT a." name                                                                                                          \
-    " FROM events AS a WHERE a.answers = s.event AND a.answers <> '' AND a.kind IN ('requeued', 'discarded') "                   \
-    "ORDER BY a.at DESC, a.event DESC LIMIT 1)"
-
-// Selects seq, the columns of event.h, ref, state and the answer, in the order in which query_read_row reads them. The state of a
-// gap is `filled` if an event of kind `filled` names it.
-#define SELECT_ROWS                                                                                                              \
-    "SELECT seq" EVENT_COLUMNS ", ref, CASE kind WHEN 'gap' THEN iif(EXISTS (SELECT 1 FROM events AS a WHERE a.answers = "       \
-    "s.event AND a.answers <> '' AND a.kind = 'filled'), 'filled', 'open') ELSE state END" ANSWER("at") ANSWER("worker")         \
-        ANSWER("reason") " FROM event_states AS s"
-
-enum {
-    COLUMN_seq,
-#define X(name, help) COLUMN_##name,
-    EVENT_TEXTS(X)
-#undef X
-};
-
-static audit_row_t query_read_row(sqlite3_stmt *stmt) {
-    int at = COLUMN_seq + 1;
-    audit_row_t row = {.seq = sqlite3_column_int64(stmt, COLUMN_seq),
-                       .error_is_text = sqlite3_column_type(stmt, COLUMN_error) != SQLITE_BLOB,
-                       .payload_is_text = sqlite3_column_type(stmt, COLUMN_payload) != SQLITE_BLOB};
-    row.event = statement_event(stmt, &at);
-    row.ref = statement_bytes(stmt, at++);
-    row.state = statement_bytes(stmt, at++);
-    row.answered_at = sqlite3_column_int64(stmt, at++);
-    row.answered_by = statement_bytes(stmt, at++);
-    row.answer_reason = statement_bytes(stmt, at);
-    return row;
-}
+void audit_set_head(audit_t *audit, int bytes) { audit->head_bytes = bytes; }
 
 // Returns the code of the last step.
-static int query_take_rows(sqlite3_stmt *stmt, audit_row_fn *take, void *self) {
+static int query_take_rows(audit_t *audit, sqlite3_stmt *stmt, audit_row_fn *take, void *self) {
+    audit_row_t row;
     int code;
-    while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
-        audit_row_t row = query_read_row(stmt);
+    while ((code = sqlite3_step(stmt)) == SQLITE_ROW && (code = statement_take_row(audit, stmt, &row)) == SQLITE_ROW)
         if (!take(self, &row)) break;
-    }
     return code;
 }
 
 static bool query_each_row(audit_t *audit, sqlite3_stmt *stmt, audit_row_fn *take, void *self, buffer_t *why) {
-    return statement_finish(audit, stmt, query_take_rows(stmt, take, self), why);
+    return statement_finish(audit, stmt, query_take_rows(audit, stmt, take, self), why);
 }
 
 bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take, void *self, buffer_t *why) {
-    static const char order[] =
-        " ORDER BY at DESC, queue DESC, reason DESC LIMIT :limit"; // the order of the index, so SQLite sorts nothing
-    sqlite3_stmt *stmt = statement_prepare_filtered(audit, SELECT_ROWS, filter, order, why);
-    return stmt && query_each_row(audit, stmt, take, self, why);
+    return audit_search(audit, filter, &(audit_place_t){0}, 0, take, self, why);
+}
+
+// A statement of the rows that `rest` selects.
+static sqlite3_stmt *query_prepare(audit_t *audit, const char *rest, buffer_t *why) {
+    buffer_t sql = {0};
+    buffer_str(&sql, statement_rows(audit));
+    buffer_str(&sql, rest);
+    sqlite3_stmt *stmt = statement_prepare(audit, buffer_text(&sql), why);
+    buffer_free(&sql);
+    return stmt;
 }
 
 bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why) {
     // '{' comes right after 'z': all digits of a ref are below it.
-    static const char sql[] = SELECT_ROWS " WHERE ref >= :prefix AND ref < :prefix || '{' ORDER BY ref, event LIMIT :limit";
-    sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
+    static const char where[] = " WHERE ref >= :prefix AND ref < :prefix || '{' ORDER BY ref, event LIMIT :limit";
+    sqlite3_stmt *stmt = query_prepare(audit, where, why);
     if (!stmt) return false;
     statement_bind_text(stmt, ":prefix", slice_text(prefix));
     statement_bind_number(stmt, ":limit", limit);
@@ -70,7 +44,7 @@ bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row
 }
 
 bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *stmt = statement_prepare(audit, SELECT_ROWS " WHERE job = :job AND queue = :queue ORDER BY at, seq", why);
+    sqlite3_stmt *stmt = query_prepare(audit, " WHERE job = :job AND queue = :queue ORDER BY at, seq", why);
     if (!stmt) return false;
     statement_bind_text(stmt, ":job", job);
     statement_bind_text(stmt, ":queue", queue);
@@ -78,12 +52,12 @@ bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *tak
 }
 
 bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn *take, void *self, buffer_t *why) {
-    buffer_t sql = {0};
-    buffer_str(&sql, SELECT_ROWS " WHERE seq IN (");
-    for (size_t i = 0; i < count; i++) buffer_printf(&sql, "%s%" PRId64, i ? "," : "", seqs[i]);
-    buffer_str(&sql, ") ORDER BY seq");
-    sqlite3_stmt *stmt = statement_prepare(audit, buffer_text(&sql), why);
-    buffer_free(&sql);
+    buffer_t where = {0};
+    buffer_str(&where, " WHERE seq IN (");
+    for (size_t i = 0; i < count; i++) buffer_printf(&where, "%s%" PRId64, i ? "," : "", seqs[i]);
+    buffer_str(&where, ") ORDER BY seq");
+    sqlite3_stmt *stmt = query_prepare(audit, buffer_text(&where), why);
+    buffer_free(&where);
     return stmt && query_each_row(audit, stmt, take, self, why);
 }
 
@@ -106,11 +80,11 @@ static bool query_read_page(audit_t *audit, const audit_filter_t *filter, audit_
     if (!audit_bounds(audit, cursor->after, &first, &last, why)) return false;
     if (last <= cursor->after) return true;
     int64_t to = (uint64_t)last - (uint64_t)first < PAGE_ROWS ? last : first + PAGE_ROWS - 1;
-    sqlite3_stmt *stmt = statement_prepare_filtered(audit, SELECT_ROWS, filter, rest, why);
+    sqlite3_stmt *stmt = statement_prepare_filtered(audit, statement_rows(audit), filter, STATEMENT_BY_SEQ, rest, why);
     if (!stmt) return false;
     statement_bind_number(stmt, ":first", first);
     statement_bind_number(stmt, ":last", to);
-    int code = query_take_rows(stmt, take, self);
+    int code = query_take_rows(audit, stmt, take, self);
     if (code == SQLITE_ROW) to = sqlite3_column_int64(stmt, 0); // seq of the row at which `take` ended the query
     if (!statement_finish(audit, stmt, code, why)) return false;
     *cursor = (audit_cursor_t){.after = to, .more = to < last};
@@ -128,8 +102,9 @@ bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_cursor_t *cu
 }
 
 bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why) {
-    static const char select[] = "SELECT min(seq) - 1, (SELECT max(seq) FROM events) FROM (SELECT seq FROM events";
-    sqlite3_stmt *stmt = statement_prepare_filtered(audit, select, filter, " ORDER BY seq DESC LIMIT :count)", why);
+    static const char select[] = "SELECT min(seq) - 1, (SELECT max(seq) FROM events) FROM (SELECT seq FROM event_states";
+    static const char rest[] = " ORDER BY seq DESC LIMIT :count)";
+    sqlite3_stmt *stmt = statement_prepare_filtered(audit, select, filter, STATEMENT_BY_TIME, rest, why);
     if (!stmt) return false;
     statement_bind_number(stmt, ":count", count);
     int code = sqlite3_step(stmt);
@@ -185,25 +160,4 @@ bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
         "SELECT count(*) FROM events AS gap WHERE kind <> 'failed' AND kind = 'gap' AND NOT EXISTS "
         "(SELECT 1 FROM events AS filled WHERE filled.answers = gap.event AND filled.answers <> '' AND filled.kind = 'filled')",
         count, why);
-}
-
-bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why) {
-    static const char order[] = " ORDER BY at, queue, reason, seq LIMIT :limit"; // the order of the index
-    // Copies of a job without an id have its digest as id, and each of them may have failed.
-    static const char select[] =
-        "SELECT seq, at, queue, state, created > 0 AND job <> sha256 AND EXISTS (SELECT 1 FROM events AS later WHERE"
-        " later.job = s.job AND later.at > s.at AND later.kind = 'failed' AND later.queue = s.queue AND later.sha256 = s.sha256"
-        " AND later.created = s.created) FROM event_states AS s";
-    sqlite3_stmt *stmt = statement_prepare_filtered(audit, select, filter, order, why);
-    int code;
-    if (!stmt) return false;
-    while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
-        const audit_match_t match = {.seq = sqlite3_column_int64(stmt, 0),
-                                     .at = sqlite3_column_int64(stmt, 1),
-                                     .queue = statement_bytes(stmt, 2),
-                                     .state = statement_bytes(stmt, 3),
-                                     .superseded = sqlite3_column_int(stmt, 4) != 0};
-        if (!take(self, &match)) break;
-    }
-    return statement_finish(audit, stmt, code, why);
 }

@@ -1,24 +1,27 @@
-// Queries of the audit log, for the command line. Rows come one by one. A row is valid until the callback returns.
+// Queries of the audit log. Rows come one by one. A row is valid until the callback returns.
 #pragma once
 
 #include "audit/audit.h"
 #include "audit/query/filter.h"
+#include "audit/query/row.h"
 
-typedef struct audit_row {
-    event_t event;
-    slice_t ref;
-    slice_t state;       // of a failed event: failed, requeued or discarded; of a gap: open or filled; else empty
-    int64_t answered_at; // time of the last answer to the event; 0 = no answer
-    slice_t answered_by;
-    slice_t answer_reason;
-    int64_t seq; // the order of arrival in this log
-    bool error_is_text, payload_is_text;
-} audit_row_t;
+// Rows have from now on the first `bytes` bytes of a payload, and the log's reader no more of it in memory. 0 = all.
+void audit_set_head(audit_t *audit, int bytes);
 
-// Takes one row. False ends the query. The query still succeeds.
-typedef bool audit_row_fn(void *self, const audit_row_t *row);
+// A place in the order of audit_search. {0} is before the newest event.
+typedef struct audit_place {
+    int64_t at, seq; // of the last event that the search looked at, whether it matched or not
+    bool more;       // events behind it may match
+} audit_place_t;
 
-// Reads events, newest first.
+// Reads events, newest first: by `at`, then queue and reason, all descending, then seq; those of one job by `at`, then seq. Or
+// all of this ascending (filter->oldest_first). Ends after filter->limit rows, when
+// `take` returns false, or after slice_us (0 = no such end) and the row under way; a later call goes on behind *place, which says
+// how far the search has looked. The place holds no lock and no snapshot: newer events and retention may change the log
+// meanwhile. One call is one read transaction. Of two instances' logs, only that of the place has its seq.
+bool audit_search(audit_t *audit, const audit_filter_t *filter, audit_place_t *place, int64_t slice_us, audit_row_fn *take,
+                  void *self, buffer_t *why);
+// The same from the newest event on, without a slice.
 bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take, void *self, buffer_t *why);
 
 // Reads events of any kind whose ref begins with `prefix`, in the order of their refs, at most `limit`.
@@ -30,12 +33,15 @@ typedef struct audit_match {
     int64_t at;
     slice_t queue;
     slice_t state;
+    slice_t event;   // its id
+    bool erased;     // its texts were erased
     bool superseded; // a later failure is of the same life of the same job: a failover had given the job back
 } audit_match_t;
 typedef bool audit_match_fn(void *self, const audit_match_t *match);
 
-// Reads the same failures as audit_list, oldest first.
-bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why);
+// Reads the same failures as audit_search, oldest first.
+bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_place_t *place, int64_t slice_us, audit_match_fn *take,
+                  void *self, buffer_t *why);
 
 // Reads the events of these seqs (1 to 1000) that the log still has, lowest first.
 bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn *take, void *self, buffer_t *why);
@@ -63,6 +69,7 @@ typedef struct audit_count {
     int64_t hour_ms; // beginning of the hour
     slice_t queue;
     slice_t reason;
+    slice_t error; // see groups.h
     int64_t failures;
     int64_t open, requeued, discarded; // of these failures
     int64_t first_ms, last_ms;

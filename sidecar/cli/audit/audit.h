@@ -3,8 +3,9 @@
 
 #include "audit/query/query.h"
 #include "cli/args.h"
-
-typedef enum audit_format { FORMAT_TABLE, FORMAT_JSON_ARRAY, FORMAT_JSON_LINES, FORMAT_CSV } audit_format_t;
+#include "operate/events/records.h"
+#include "operate/events/ref.h"
+#include "operate/filter.h"
 
 typedef struct audit_args {
     audit_t *audit;         // open for reading; NULL if the command opens_log_itself; borrowed
@@ -15,16 +16,16 @@ typedef struct audit_args {
     audit_format_t format;
     bool utc;                // for tables, and for times without a zone in filters. Other formats always have UTC
     bool has_limit;          // --limit is given
-    bool has_filter;         // a filter other than --kind is given
     bool force;              // replace an existing file
+    bool wait;               // for a log that is not there yet
     bool raw;                // cells of CSV as they are
     cli_operands_t operands; // refs or files
-    struct {                 // of requeue and discard; a text is NULL where it is not given
+    struct {                 // of requeue, discard and erase; a text is NULL where it is not given
         bool where, again, dry_run, yes;
         const char *by, *because, *reason, *to, *rate, *from_group;
     } requeue;
     struct { // options as typed; NULL = not given
-        const char *config, *db, *since, *until, *limit, *format;
+        const char *config, *db, *since, *until, *limit, *format, *before, *after, *by;
     } text;
 } audit_args_t;
 
@@ -44,13 +45,10 @@ extern const audit_command_t audit_stats_command;
 extern const audit_command_t audit_tail_command;
 extern const audit_command_t audit_requeue_command;
 extern const audit_command_t audit_discard_command;
+extern const audit_command_t audit_erase_command;
 extern const audit_command_t audit_export_command;
 extern const audit_command_t audit_import_command;
 extern const audit_command_t audit_backup_command;
-
-#define AUDIT_FAILURE_REASONS "retries_exhausted reported alive_timeout unreadable invalid_target dead_letter worker_failed"
-#define AUDIT_OTHER_REASONS   "stalled trimmed removed_by_others log_damaged log_missing log_replaced imported"
-#define AUDIT_KINDS           "failed retried requeued discarded gap filled"
 
 #define AUDIT_VALUE(letter_, name_, argument_, field_, values_, help_)                                                           \
     CLI_VALUE(audit_args_t, letter_, name_, argument_, field_, values_, help_)
@@ -69,30 +67,42 @@ extern const audit_command_t audit_backup_command;
 #define AUDIT_OPTION_QUEUE AUDIT_VALUE('q', "queue", "NAME", filter.queue, CLI_QUEUES, "only this queue")
 #define AUDIT_OPTIONS_TIME                                                                                                       \
     AUDIT_VALUE(0, "since", "TIME", text.since, NULL,                                                                            \
-                "only at or after TIME: an age (90s, 30m, 2h, 7d, 1w), or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z"),  \
+                "only at or after TIME: an age (90s, 2h30m, 7d, 1w), today, yesterday, or 2026-11-21, 2026-11-21T02:00, "        \
+                "2026-11-21T02:00:00Z"),                                                                                         \
         AUDIT_VALUE(0, "until", "TIME", text.until, NULL, "only before TIME, in the same forms"),                                \
         AUDIT_VALUE('g', "grep", "TEXT", filter.grep, NULL,                                                                      \
-                    "only with this text in the error, the payload or the job id; case matters")
+                    "only with this text in the error, the payload or the job id; case matters without -i"),                     \
+        AUDIT_FLAG('i', "ignore-case", filter.ignore_case,                                                                       \
+                   "--grep finds both cases of ASCII, Latin, Greek and Cyrillic letters")
+#define AUDIT_OPTIONS_JOB                                                                                                        \
+    AUDIT_VALUE(0, "state", "STATE", filter.state, AUDIT_STATES,                                                                 \
+                "only final failures that are failed (nobody has answered them; open is the same), requeued or discarded"),      \
+        AUDIT_VALUE(0, "type", "NAME", filter.type, NULL, "only this type of job"),                                              \
+        AUDIT_VALUE(0, "job", "ID", filter.job, NULL, "only the job of this id"),                                                \
+        AUDIT_VALUE(0, "worker", "NAME", filter.worker, NULL, "only of this worker"),                                            \
+        AUDIT_VALUE(0, "group", "G", filter.group, NULL,                                                                         \
+                    "only what an instance of group G recorded; '' = not known, as in rows of 0.1.0"),                           \
+        AUDIT_VALUE(0, "trace", "ID", filter.trace, NULL, "only of this trace: the 32 hex digits in its traceparent")
 #define AUDIT_OPTIONS_FILTERS                                                                                                    \
     AUDIT_OPTION_QUEUE,                                                                                                          \
         AUDIT_VALUE('r', "reason", "NAME", filter.reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS,                         \
-                    "only this reason: retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter or "  \
-                    "worker_failed; in `requeue` and `discard` this option is --failed-by"),                                     \
+                    "only this reason: retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter, "    \
+                    "worker_failed or cancelled; in `requeue`, `discard` and `erase` this option is --failed-by"),               \
         AUDIT_VALUE(0, "failed-by", "NAME", filter.reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS, NULL),                 \
-        AUDIT_OPTIONS_TIME
+        AUDIT_OPTIONS_JOB, AUDIT_OPTIONS_TIME
 #define AUDIT_OPTION_UTC                                                                                                         \
     AUDIT_FLAG(0, "utc", utc, "read times without a zone as UTC, and print tables in UTC; by default local time")
 #define AUDIT_OPTIONS_KIND(default_)                                                                                             \
     AUDIT_VALUE(0, "kind", "KIND", filter.kind, AUDIT_KINDS,                                                                     \
-                "only failed, retried, requeued, discarded, gap or filled; default: " default_),                                 \
+                "only failed, retried, requeued, discarded, erased, gap or filled; default: " default_),                         \
         AUDIT_FLAG(0, "all-kinds", filter.all_kinds, "events of all kinds")
 #define AUDIT_OPTION_OUTPUT(values_, help_) AUDIT_VALUE('o', "output", "FORMAT", text.format, values_, help_)
 #define AUDIT_OPTION_FORMAT                                                                                                      \
     AUDIT_OPTION_OUTPUT("table json jsonl csv", "table, json (one array or object), jsonl (an object a line), csv (RFC 4180)")
 #define AUDIT_OPTION_RAW                                                                                                         \
     AUDIT_FLAG(0, "raw", raw,                                                                                                    \
-               "csv for machines: leave cells that begin with = + - @, tab or CR as they are; by default they get a ' before "   \
-               "them, because a spreadsheet would take them for formulas")
+               "csv for machines: leave cells as they are; by default a ' before = + - @ keeps spreadsheets from running "       \
+               "formulas")
 #define AUDIT_OPTION_LIMIT(help_) AUDIT_VALUE('n', "limit", "N", text.limit, NULL, help_)
 #define AUDIT_OPTION_FORCE        AUDIT_FLAG(0, "force", force, "replace an existing file")
 
@@ -100,6 +110,10 @@ extern const audit_command_t audit_backup_command;
     "json, jsonl and csv have times in UTC (RFC 3339), and payload and error as they are, or in base64 if they are not UTF-8: "  \
     "payload_encoding and error_encoding say which. On a terminal, control characters and marks of direction are escaped. The "  \
     "command only reads the log; a sidecar may be writing to it."
+#define AUDIT_TEXT_COST                                                                                                          \
+    "An index finds the failures of a job, of a queue and of a time, and those with an answer while these are at most 5,000. "   \
+    "All other filters read one failure after the other. If few of a million match, --reason takes a fraction of a second, "     \
+    "--type, --worker, --group and --grep take a second, and --state takes a few: add --queue or --since."
 #define AUDIT_EXITS  "0 ok\n1 failed\n2 wrong usage\n78 bad config\n"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -107,16 +121,14 @@ extern const audit_command_t audit_backup_command;
 // The config's group; NULL where the command reads no config.
 static inline const char *audit_group(const audit_args_t *args) { return args->config ? args->config->group : NULL; }
 
-typedef struct audit_found {
-    int64_t seq;
-    int64_t at; // time of the event, ms since 1970
-} audit_found_t;
-// Finds the one event whose ref begins with `word`, or whose id is `word`, in upper or lower case. If there is none, or there are
-// several, prints on stderr a message and the refs that match. Returns the exit code.
-int audit_find_event(const audit_args_t *args, const char *word, audit_found_t *found);
+// Finds the one event that a REF names. If there is none, or there are several, prints on stderr a message and the refs that
+// match. Returns the exit code.
+int audit_find_event(const audit_args_t *args, const char *word, ref_event_t *found);
 
-// Prints a message about wrong arguments, and where the help is. Returns CLI_USAGE.
-int audit_usage_error(const audit_args_t *args, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// `audit stats --by`. Returns the exit code.
+int stats_by_run(const audit_args_t *args);
+
+int audit_usage_why(const audit_args_t *args, buffer_t *why); // cli_usage_error; frees *why
 
 // Prints "queue-sidecar: WHY" on stderr and frees *why. Returns CLI_FAILED.
 int audit_print_error(buffer_t *why);

@@ -2,45 +2,6 @@
 
 #include "cli/terminal.h"
 
-const field_t event_fields[EVENT_FIELDS] = {
-    FIELD("ref", TEXT, event_record_t, row.ref),
-    FIELD("queue", TEXT, event_record_t, row.event.queue),
-    FIELD("dialect", TEXT, event_record_t, row.event.dialect),
-    FIELD("job_id", TEXT, event_record_t, row.event.job),
-    FIELD("type", TEXT, event_record_t, row.event.type),
-    FIELD("worker", TEXT, event_record_t, row.event.worker),
-    FIELD("reason", TEXT, event_record_t, row.event.reason),
-    FIELD("error", BYTES, event_record_t, row.event.error),
-    FIELD("error_encoding", ENCODING, event_record_t, row.error_is_text),
-    FIELD("attempts", POSITIVE, event_record_t, row.event.attempts),
-    FIELD("created_at", TIME, event_record_t, row.event.created),
-    FIELD("started_at", TIME, event_record_t, row.event.started),
-    FIELD("failed_at", TIME, event_record_t, failed_at),
-    FIELD("state", TEXT, event_record_t, row.state),
-    FIELD("kind", TEXT, event_record_t, row.event.kind),
-    FIELD("at", TIME, event_record_t, row.event.at),
-    FIELD("size", NUMBER, event_record_t, row.event.size),
-    FIELD("sha256", TEXT, event_record_t, row.event.sha256),
-    FIELD("event", TEXT, event_record_t, row.event.event),
-    FIELD("answers", TEXT, event_record_t, row.event.answers),
-    FIELD("term", TEXT, event_record_t, row.event.term),
-    FIELD("answered_at", TIME, event_record_t, row.answered_at),
-    FIELD("answered_by", TEXT, event_record_t, row.answered_by),
-    FIELD("answer_reason", TEXT, event_record_t, row.answer_reason),
-    FIELD("payload", BYTES, event_record_t, row.event.payload),
-    FIELD("payload_encoding", ENCODING, event_record_t, row.payload_is_text),
-    FIELD("group", TEXT, event_record_t, row.event.group),
-};
-
-static event_record_t event_record(const audit_row_t *row) {
-    return (event_record_t){.row = *row, .failed_at = slice_is(row->event.kind, "failed") ? row->event.at : 0};
-}
-
-void event_write_json(buffer_t *out, const audit_row_t *row) {
-    const event_record_t record = event_record(row);
-    record_write_json(out, event_fields, EVENT_FIELDS, &record);
-}
-
 // The width of a reason in a narrow table; a whole one would leave no room for the error.
 static size_t event_reason_width(FILE *out) {
     enum { ROOMY = 96, LONGEST = 17, BEGINNING = 8 };
@@ -93,18 +54,24 @@ static void event_add_by(buffer_t *out, slice_t who, slice_t reason) {
     buffer_printf(out, " by %.*s%s%.*s", (int)who.len, who.data, reason.len ? ": " : "", (int)reason.len, reason.data);
 }
 
-// Adds "failed", or "requeued 2026-11-21 12:05:03 by ann@host: the relay is back". For an event that is a requeue or discard adds
+// Adds "failed", or "requeued 2026-11-21 12:05:03 by ann@host: the relay is back". For an event that is an answer adds
 // "requeued by ann@host"; in a wide table its reason has a column of its own.
 static void event_add_state(buffer_t *out, const event_output_t *output, const audit_row_t *row) {
     const event_t *event = &row->event;
     slice_t state = row->state.len ? row->state : event->kind;
     buffer_add(out, state.data, state.len);
-    if (slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded"))
-        event_add_by(out, event->worker, output->narrow ? event->reason : (slice_t){0});
+    if (event_is_answer(event)) event_add_by(out, event->worker, output->narrow ? event->reason : (slice_t){0});
     if (!row->answered_at) return;
     buffer_str(out, " ");
     event_add_time(out, output, row->answered_at);
     event_add_by(out, row->answered_by, row->answer_reason);
+}
+
+// Adds "erased 2026-11-21 12:05:03 by ann@host: asked for by letter".
+static void event_add_erasure(buffer_t *out, const event_output_t *output, const audit_row_t *row) {
+    buffer_str(out, "erased ");
+    event_add_time(out, output, row->erased_at);
+    event_add_by(out, row->erased_by, row->erase_reason);
 }
 
 static void event_add_summary(buffer_t *out, const event_output_t *output, const audit_row_t *row, slice_t what) {
@@ -112,7 +79,10 @@ static void event_add_summary(buffer_t *out, const event_output_t *output, const
     if (!failed) event_add_state(out, output, row);
     if (!failed && row->answered_at) return;
     if (!failed && what.len) buffer_str(out, ": ");
-    buffer_add(out, what.data, what.len);
+    if (row->erased_at)
+        event_add_erasure(out, output, row);
+    else
+        buffer_add(out, what.data, what.len);
 }
 
 static void event_add_queue(buffer_t *out, const event_output_t *output, const event_t *event) {
@@ -134,7 +104,10 @@ static slice_t event_cell_text(buffer_t *out, const event_output_t *output, even
     case CELL_WORKER: return event->worker;
     case CELL_JOB: return event->job;
     case CELL_ERROR: return event->error;
-    case CELL_ERROR_OR_PAYLOAD: return what;
+    case CELL_ERROR_OR_PAYLOAD:
+        if (!row->erased_at) return what;
+        event_add_erasure(out, output, row);
+        break;
     case CELL_TIME: event_add_time(out, output, event->at); break;
     case CELL_STATE: event_add_state(out, output, row); break;
     case CELL_SUMMARY: event_add_summary(out, output, row, what); break;
@@ -160,9 +133,15 @@ void event_output_add(event_output_t *output, const audit_row_t *row) {
         records_add(&output->records, &record);
 }
 
+bool event_output_print(event_output_t *output) {
+    return terminal_print(&output->records.text, output->out ? output->out : stdout);
+}
+
 void event_output_end(event_output_t *output) {
-    if (output->table)
+    if (output->table) {
         table_end(output->table);
-    else
-        records_end(&output->records);
+        return;
+    }
+    records_end(&output->records);
+    event_output_print(output);
 }

@@ -1,22 +1,10 @@
-// Prints events as a table for people, as JSON or as CSV. Reads exports.
+// Prints events as a table for people, as JSON or as CSV.
 #pragma once
 
-#include "audit/query/query.h"
-#include "cli/audit/records.h"
+#include "base/text/time_text.h"
+#include "cli/audit/audit.h"
 #include "cli/table.h"
-#include "cli/time_text.h"
-
-typedef struct event_record {
-    audit_row_t row;
-    int64_t failed_at; // 0 = not a final failure
-} event_record_t;
-
-// The fields of JSON and CSV; the columns of the SQL view failed_jobs come first.
-enum { EVENT_FIELDS = 27 };
-extern const field_t event_fields[EVENT_FIELDS]; // of an event_record_t
-
-// The `kind` of the last line of an export. It is not an event and has no id; its size is the number of events before it.
-#define EXPORT_END_KIND "end"
+#include "operate/events/event_json.h"
 
 typedef enum event_cell {
     CELL_MARK, // "*" beside the marked event
@@ -51,6 +39,7 @@ typedef struct event_output {
     bool failures;     // all rows are final failures
     bool narrow;       // times without year and seconds, reasons cut short
     const char *group; // own group: a queue of another one is printed as GROUP/QUEUE; NULL = not known; borrowed
+    FILE *out;         // for JSON and CSV; NULL = standard output; borrowed
     slice_t marked;    // id of the event with CELL_MARK; borrowed
     records_t records; // for JSON and CSV; the caller may set `raw`
     size_t count;      // of cells in a row
@@ -64,34 +53,9 @@ typedef struct event_output {
 // table omits it. Do not copy *output before its end: the table refers to its columns.
 void event_output_begin(event_output_t *output, const event_column_t *columns, size_t count, unsigned same, FILE *out);
 void event_output_add(event_output_t *output, const audit_row_t *row);
+// Prints the JSON or CSV so far. False when that fails.
+bool event_output_print(event_output_t *output);
 // Prints the rest and frees what the output owns.
 void event_output_end(event_output_t *output);
 
 void event_add_tries(buffer_t *out, const event_t *event); // "-" = unknown
-
-void event_write_json(buffer_t *out, const audit_row_t *row);
-// Reads an object that event_write_json wrote; ignores unknown fields. Texts of *event are borrowed from *text until the next
-// call. False with *why: the line is not such an object.
-bool event_read_json(slice_t line, buffer_t *text, event_t *event, buffer_t *why);
-
-// Bytes of one line: an event with a payload of 16 MiB fits in any encoding, and most with 256 MiB.
-#define LINE_MAX_BYTES ((size_t)400 * 1024 * 1024)
-
-typedef enum line_result {
-    LINE_READ,
-    LINE_TOO_LONG,
-    LINE_FOREIGN, // the input is no export; its rest was not read
-    LINE_END,     // of the file
-    LINE_FAILED   // errno says why
-} line_result_t;
-
-typedef struct line_reader {
-    FILE *in; // borrowed
-    size_t max_bytes;
-    int64_t number;  // of the line that was read last, from 1
-    buffer_t buffer; // owned
-} line_reader_t;
-
-// Reads the next line of a file. Of a line longer than max_bytes, *line is the beginning; the rest is skipped. *line has no line
-// end and no byte order mark; it is borrowed until the next call.
-line_result_t line_reader_next(line_reader_t *reader, slice_t *line);

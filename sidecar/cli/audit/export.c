@@ -31,7 +31,7 @@ static void export_add_end(export_t *export) {
 }
 
 static bool export_flush(export_t *export, buffer_t *why) {
-    bool written = records_print(&export->output.records) && fflush(export->output.records.out) == 0;
+    bool written = event_output_print(&export->output) && fflush(export->output.out) == 0;
     if (!written) buffer_printf(why, "%s: %s", export->name, strerror(errno));
     return written;
 }
@@ -67,13 +67,13 @@ static int export_run(audit_args_t *args) {
     if (!args->filter.kind) args->filter.all_kinds = true;
     export_t export = {.args = args,
                        .name = name ? name : "standard output",
-                       .output = {.format = args->format, .records = {.raw = args->raw, .out = stdout}},
+                       .output = {.format = args->format, .out = stdout, .records.raw = args->raw},
                        .progress = progress_begin("exporting")};
     if (!name && isatty(STDOUT_FILENO)) export.progress.enabled = false; // progress would mix with the rows
     if (!name) return export_write(&export, &why) ? CLI_OK : audit_print_error(&why);
     if (!atomic_file_create(&file, name, args->path, cli_config_path(args->text.config), args->force, &why))
         return audit_print_error(&why);
-    export.output.records.out = file.out;
+    export.output.out = file.out;
     bool done = export_write(&export, &why);
     failpoint("export_before_rename");
     return atomic_file_end(&file, done, &why) ? CLI_OK : audit_print_error(&why);

@@ -1,16 +1,16 @@
 // queue-sidecar audit import: adds events of other logs and of exports to this log.
 
 #include "audit/import/import.h"
+#include "base/text/time_text.h"
 #include "base/text/units.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"
 #include "cli/terminal.h"
-#include "cli/time_text.h"
 
 enum {
     LINES_PER_PROGRESS = 256,
-    BUSY_TIMEOUT_MS = 30000, // for the lock of a sidecar that writes all the time
-    MAX_NAMED = 100,         // skipped lines named per file; in a wrong file every line is skipped
+    BUSY_TIMEOUT_MS = 300000, // for the lock of a sidecar that writes all the time, or rewrites the log after an erasure
+    MAX_NAMED = 100,          // skipped lines named per file; in a wrong file every line is skipped
 };
 
 // One file that is imported.

@@ -1,11 +1,11 @@
 // queue-sidecar audit show: prints all fields of one event, and the other events of its job.
 
 #include "base/text/base64.h"
+#include "base/text/time_text.h"
 #include "base/text/units.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"
 #include "cli/terminal.h"
-#include "cli/time_text.h"
 
 enum { BASE64_LINE = 76, BASE64_LINE_BYTES = BASE64_LINE / 4 * 3 };
 // Bytes of a payload that are shown on a terminal: megabytes would scroll everything else away. Errors of workers fit.
@@ -91,6 +91,15 @@ static void show_read_history(show_t *show, const audit_row_t *row) {
     audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history, show, &show->why);
 }
 
+// The log counts erasures that are not complete. It does not know which failures they name.
+static void show_add_unscrubbed(show_t *show, const audit_row_t *row) {
+    int64_t count = 0;
+    if (!row->erased_at || !audit_count_unscrubbed(show->args->audit, &count, &show->why) || count == 0) return;
+    show_add_text(&show->out, "left",
+                  slice_text("parts may still be in the file of this log; its sidecar rewrites it 5 min after the erasure at the "
+                             "latest"));
+}
+
 static void show_print_table(show_t *show, const audit_row_t *row) {
     const event_t *event = &row->event;
     buffer_t *out = &show->out;
@@ -101,12 +110,17 @@ static void show_print_table(show_t *show, const audit_row_t *row) {
     show_add_time(out, "since", row->answered_at, utc);
     show_add_text(out, "by", row->answered_by);
     show_add_text(out, "because", row->answer_reason);
+    show_add_time(out, "erased", row->erased_at, utc);
+    show_add_text(out, "by", row->erased_by);
+    show_add_text(out, "because", row->erase_reason);
+    show_add_unscrubbed(show, row);
     show_add_text(out, "queue", event->queue);
     show_add_text(out, "group", event->group);
     show_add_text(out, "dialect", event->dialect);
     show_add_text(out, "job", event->job);
     show_add_text(out, "type", event->type);
     show_add_text(out, "worker", event->worker);
+    show_add_text(out, "trace", event->traceparent);
     show_add_text(out, "reason", event->reason);
     show_add_label(out, "tries");
     event_add_tries(out, event);
@@ -122,7 +136,8 @@ static void show_print_table(show_t *show, const audit_row_t *row) {
     show_add_bytes(out, "payload", event->payload, row->payload_is_text);
     if (event->payload.len == 0 && event->size) { // retries, and jobs that were too large, have no payload
         show_add_label(out, "payload");
-        buffer_printf(out, "%s bytes, not recorded with this event\n", number_text(event->size).text);
+        buffer_printf(out, "%s bytes, %s\n", number_text(event->size).text,
+                      row->erased_at ? "erased" : "not recorded with this event");
     }
     buffer_str(out, "\n");
     terminal_print(&show->out, stdout);
@@ -160,7 +175,7 @@ static bool show_print_row(void *self, const audit_row_t *row) {
 
 static int show_run(audit_args_t *args) {
     show_t show = {.args = args};
-    audit_found_t found;
+    ref_event_t found;
     int status = audit_find_event(args, args->operands.all[0], &found);
     if (status != CLI_OK) return status;
     if (!audit_rows(args->audit, &found.seq, 1, show_print_row, &show, &show.why) || show.why.len)

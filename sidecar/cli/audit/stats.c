@@ -1,10 +1,10 @@
 // queue-sidecar audit stats: counts final failures by queue, reason and hour.
+#include "base/text/time_text.h"
 #include "base/text/units.h"
 #include "cli/audit/audit.h"
-#include "cli/audit/records.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
-#include "cli/time_text.h"
+#include "operate/events/groups.h"
 
 enum { TABLE_HOURS = 24, BAR_WIDTH = 40 };
 
@@ -51,7 +51,7 @@ static bool stats_add_row(void *self, const audit_count_t *count) {
     stats->rows++;
     if (stats->args->format != FORMAT_TABLE) {
         records_add(&stats->records, count);
-        return records_print(&stats->records);
+        return terminal_print(&stats->records.text, stdout);
     }
     stats_add_to_group(stats, count);
     if (stats->hour_count == 0 || stats->hours[stats->hour_count - 1].hour_ms != count->hour_ms) {
@@ -137,6 +137,7 @@ static void stats_print_hours(const stats_t *stats) {
 static void stats_end(stats_t *stats) {
     if (stats->args->format != FORMAT_TABLE) {
         records_end(&stats->records);
+        terminal_print(&stats->records.text, stdout);
     } else if (stats->rows) {
         stats_print_groups(stats);
         stats_print_hours(stats);
@@ -154,6 +155,7 @@ static int stats_run(audit_args_t *args) {
     stats_t stats = {.args = args, .records.raw = args->raw};
     buffer_t why = {0};
     audit_filter_t filter = args->filter;
+    if (args->text.by) return stats_by_run(args);
     if (args->format == FORMAT_TABLE)
         filter.limit = 0; // in a table --limit counts hours, and the sums cover all hours
     else
@@ -171,17 +173,23 @@ static const cli_option_t options[] = {
     AUDIT_OPTION_UTC,
     AUDIT_OPTION_FORMAT,
     AUDIT_OPTION_RAW,
-    AUDIT_OPTION_LIMIT("at most N hours in a table, default 24; at most N rows in other formats, default all; 0 = all"),
+    AUDIT_VALUE(
+        0, "by", "WHAT", text.by, AUDIT_BY_WORDS,
+        "count by error, queue, reason or hour alone; an error is its first line, with # for each number, cut at 160 bytes"),
+    AUDIT_OPTION_LIMIT("at most N hours in a table, default 24 (with --by: N rows, default 50); at most N rows in other formats, "
+                       "default all; 0 = all"),
 };
 
 const audit_command_t audit_stats_command = {
     .about = {.name = "stats",
               .summary = "Count final failures by queue, reason and hour",
               .examples = "queue-sidecar audit stats --since 7d\n"
+                          "queue-sidecar audit stats --by error --since yesterday --state open\n"
                           "queue-sidecar audit stats --queue email -o csv >email.csv\n",
-              .usage = "audit stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--raw] [--utc]",
+              .usage = "audit stats [-c FILE | --db PATH] [FILTERS] [--by WHAT] [--limit N] [-o FORMAT] [--raw] [--utc]",
               CLI_OPTIONS(options),
-              .text = AUDIT_TEXT_DATA,
+              .text = "--by keeps at most 10,000 groups. If there are more, rare ones are left out, and a message says how many "
+                      "failures they had.\n\n" AUDIT_TEXT_DATA,
               .exits = AUDIT_EXITS},
     .run = stats_run,
 };

@@ -1,9 +1,9 @@
 // queue-sidecar healthcheck: asks the sidecar on this machine whether it is well. For containers without curl.
 
 #include "cli/args.h"
-#include "cli/status/local_instance.h"
 #include "cli/terminal.h"
 #include "dialects/registry.h"
+#include "operate/status/local_instance.h"
 
 enum { TIMEOUT_S = 5 };
 
@@ -23,9 +23,10 @@ static int healthcheck_ask(const config_t *config, bool ready, int no_answer) {
 }
 
 static int healthcheck_run(const cli_args_t *args) {
-    config_t *config = cli_load_config(args->config);
+    config_t *config = cli_load_config_file(args->config);
     int no_answer = config ? CLI_FAILED : CLI_BAD_CONFIG;
     // A sidecar with its previous config is well. If a probe killed it now, it could not start again with the refused one.
+    if (!config) config = cli_load_kept_config(args->config); // a fault of syntax would hide the port
     if (!config) config = config_load_refused(args->config, dialect_settings);
     if (!config) return CLI_BAD_CONFIG;
     int status = healthcheck_ask(config, args->ready, no_answer);

@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 #include "base/text/units.h"
-#include "cli/status/status.h"
+#include "cli/args.h"
+#include "cli/status/view.h"
 #include "cli/terminal.h"
 #include "dialects/registry.h"
 
@@ -215,6 +216,11 @@ static int status_print_refused(const char *path) {
     return CLI_BAD_CONFIG;
 }
 
+int status_exit(const status_t *status, const status_findings_t *findings) {
+    if (!status->reached) return status->error.outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
+    return findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] ? CLI_FAILED : CLI_OK;
+}
+
 static int status_command(const cli_args_t *args) {
     status_run_t run = {.utc = args->utc, .json = args->output && strcmp(args->output, "json") == 0};
     int64_t interval_ms = status_parse_interval(args);
@@ -264,7 +270,8 @@ const cli_command_t cli_status_command = {
     CLI_OPTIONS(status_table),
     .text =
         "Reads locks, queues and failure streams from Redis, the last hour from the audit log at audit.path (otherwise from the "
-        "failure streams), and the checks of the instance that serves http on this machine. Writes nothing.\n"
+        "failure streams), and the checks of the instance that serves http on this machine. Writes nothing. While the config is "
+        "refused, takes the config in effect, of which the running instance keeps a copy beside its log, and warns.\n"
         "\n"
         "A fault keeps jobs from being done or recorded. A warning may become a fault. A note is worth knowing. Each finding "
         "says what to do next. docs/status.md describes the JSON.",

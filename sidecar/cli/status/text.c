@@ -1,12 +1,12 @@
 // The text that `status` prints: the verdict, a head, a row for each queue, and the findings.
 #include <stdarg.h>
 
+#include "base/text/time_text.h"
 #include "base/text/units.h"
-#include "cli/servers_text.h"
 #include "cli/status/text_layout.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
-#include "cli/time_text.h"
+#include "operate/status/servers_text.h"
 
 enum {
     PRIMARIES_MAX = 3,
@@ -142,6 +142,7 @@ static void text_head(const status_t *s, const status_view_t *view, buffer_t *ou
     for (size_t i = 0; i < s->local.count; i++) {
         const local_check_t *check = &s->local.checks[i];
         if (*check->state && strcmp(check->name, "config") == 0) text_labelled(out, view, "config", "%s", check->state);
+        if (strncmp(check->state, "never leads", 11) == 0) text_labelled(out, view, "here", "%s", check->state);
     }
     buffer_free(&leader);
     buffer_free(&standbys);

@@ -1,7 +1,7 @@
 // Lines of `status` within the width of the terminal.
 #pragma once
 
-#include "cli/status/status.h"
+#include "cli/status/view.h"
 
 enum { TEXT_INDENT = 9 }; // columns of a label
 

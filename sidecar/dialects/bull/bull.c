@@ -1,19 +1,17 @@
 // Bull 4 (OptimalBits/bull 4.10 to the newest 4.x). An entry of delayed is the id of a job. A hash holds the job itself.
-#include <math.h>
-
 #include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
+#include "dialects/failed/failed.h"
 #include "queue/record.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"
 #include "redis/reply.h"
 
 enum {
-    PROMOTE_MAX = 1000,  // the same limit as in Bull's own script
-    LATER_MS = 10000,    // by which promotion postpones an id that names no job
-    WALK_MAX = 200000,   // entries that the inserts by priority of one batch may walk over: some ms of Redis
-    SCORE_PER_MS = 4096, // Bull keeps 12 bits of a counter in a score
+    PROMOTE_MAX = 1000, // the same limit as in Bull's own script
+    LATER_MS = 10000,   // by which promotion postpones an id that names no job
+    WALK_MAX = 200000,  // entries that the inserts by priority of one batch may walk over: some ms of Redis
 };
 
 // Bull 4 and BullMQ share most key names. BullMQ writes its version into `meta` and its events into a stream. Workers that wait
@@ -37,7 +35,7 @@ static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
         bool exists = i < BULLMQ_KEYS && reply_is_text(reply) && !reply_is(reply, "none") && !reply_is(reply, "hash");
         bool names_version = reply_len(reply_at(reply, 0)) || reply_len(reply_at(reply, 1));
         if (refusal->len == 0 && (exists || names_version))
-            buffer_printf(refusal, "the queue belongs to BullMQ (%s:%s %s): dialect bull serves Bull 4",
+            buffer_printf(refusal, "the queue belongs to BullMQ (%s:%s %s): dialect bull serves Bull 4; see dialect bullmq",
                           bull_config(at->config)->base, exists ? words[i] : "meta", exists ? "exists" : "names its version");
         conn_reply_free(reply);
     }
@@ -66,14 +64,6 @@ static void bull_promote_append(const call_t *call, const promote_request_t *ask
     request_end(conn);
 }
 
-static int64_t bull_due_us(const queue_config_t *queue, double score) {
-    (void)queue;
-    double ms = floor(score / SCORE_PER_MS);
-    if (ms >= 9e15) return INT64_MAX;
-    if (ms <= -9e15) return INT64_MIN;
-    return (int64_t)ms * 1000;
-}
-
 static const promote_ops_t bull_promote = {.append = bull_promote_append, .due_us = bull_due_us, .max_batch = PROMOTE_MAX};
 
 // ---- Requeue, as Bull's own Job.retry() does. If the hash of the job is gone, the script makes the hash again.
@@ -85,18 +75,6 @@ static bool bull_requeue_prepare(const queue_config_t *queue, const event_t *row
     if (bull_rebuild(row->payload, &job, bytes)) return true;
     buffer_str(why, "its payload in the audit log is not a job of Bull");
     return false;
-}
-
-// Appends names and values of the job's hash. The script uses them if the hash is gone.
-static void bull_requeue_append_fields(conn_t *conn, const bull_job_t *job) {
-    int64_t words = 0;
-    for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) words += job->fields[i].len ? 2 : 0;
-    request_int(conn, words);
-    for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) {
-        if (!job->fields[i].len) continue;
-        request_text(conn, bull_field_names[i]);
-        request_bytes(conn, job->fields[i].data, job->fields[i].len);
-    }
 }
 
 static void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask) {
@@ -118,7 +96,7 @@ static void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requ
     request_bytes(conn, job.fields[BULL_TIMESTAMP].data, job.fields[BULL_TIMESTAMP].len);
     request_text(conn, bull_is_lifo(&job) ? "1" : "0");
     request_int(conn, bull_config(to->config)->max_stalled, (int64_t)record_bytes(ask->record));
-    bull_requeue_append_fields(conn, &job);
+    hash_job_append(conn, &bull_fields, &job); // used if the hash is gone
     record_append(conn, ask->record);
     request_end(conn);
     buffer_free(&room);
@@ -126,14 +104,23 @@ static void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requ
 
 static const requeue_ops_t bull_requeue = {.prepare = bull_requeue_prepare, .append = bull_requeue_append};
 
+// ---- Jobs for people.
+
+static void bull_jobs_details(const queue_config_t *queue, jobs_state_t state, jobs_range_t *range) {
+    static const char *const fields[BULL_JOBS_FIELDS] = {"data", "name", "timestamp", "processedOn", "attemptsMade"};
+    (void)state;
+    bull_jobs_range(queue, fields, range);
+}
+
+static const jobs_ops_t bull_jobs = {
+    .details = bull_jobs_details, .read = bull_jobs_read, .advice = "its jobs belong to Bull: use job.promote() or job.remove()"};
+
 static const right_t bull_rights[] = {
     {RIGHT_SCRIPT(bull_promote)},
     {RIGHT_SCRIPT(bull_mark)},
     {RIGHT_SCRIPT(bull_stalled)},
     {RIGHT_SCRIPT(bull_settle)},
-    {RIGHT_SCRIPT(bull_seen)},
-    {RIGHT_SCRIPT(bull_failed)},
-    {RIGHT_SCRIPT(bull_record)},
+    FAILED_RIGHTS,
     {RIGHT_SCRIPT(bull_requeue)},
     {RIGHT_SCRIPT(quarantine_read)},
     {RIGHT_SCRIPT(quarantine_settle)},
@@ -147,6 +134,7 @@ const dialect_ops_t dialect_bull = {.settings = &bull_settings,
                                     .promote = &bull_promote,
                                     .side_tasks = {&bull_stalled_task, &bull_quarantine_task, &bull_failed_task},
                                     .requeue = &bull_requeue,
+                                    .jobs = &bull_jobs,
                                     .adopt = bull_adopt,
                                     .used_append = bull_used_append,
                                     .rights = bull_rights,

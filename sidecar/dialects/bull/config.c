@@ -4,14 +4,12 @@
 #include "config/dialect.h"
 
 static const config_key_t setting_keys[] = {
-    DIALECT_KEY("bull_queue", KEY_TEXT, "<name>", "1", "256", offsetof(bull_config_t, bull_queue), false,
-                "Name of the Bull queue, if it differs from `name`."),
+    BULL_QUEUE_KEY,
     DIALECT_KEY("stalled_interval", KEY_DURATION, "30s", "1s", "1h", offsetof(bull_config_t, stalled_interval_ms), true,
                 "How long a job without a lock must have been active before it counts as stalled; Bull's stalledInterval."),
     DIALECT_KEY("max_stalled", KEY_INT, "1", "0", "1000", offsetof(bull_config_t, max_stalled), true,
                 "How often a job may stall before it fails; Bull's maxStalledCount."),
-    DIALECT_KEY("record_failed", KEY_BOOL, "true", NULL, NULL, offsetof(bull_config_t, record_failed), true,
-                "Whether failures that Bull's workers decide are recorded too."),
+    BULL_RECORD_FAILED_KEY,
 };
 
 static const config_refusal_t bull_refusals[] = {
@@ -34,17 +32,6 @@ static const config_refusal_t bull_refusals[] = {
     {"end_duplicates", "Bull's jobs have ids, so there are no duplicates", false},
 };
 
-static void bull_derive(derive_t *derive) {
-    queue_config_t *queue = derive->queue;
-    bull_config_t *own = bull_config(queue);
-    if (!*queue->prefix) derive_error(derive, "prefix", "`prefix` is \"\", but a prefix of Bull has 1 to 256 bytes");
-    derive_text(&own->base, mem_printf("%s:%s", queue->prefix, own->bull_queue));
-    derive_text(&queue->delayed, mem_printf("%s:delayed", own->base));
-    derive_text(&queue->ready, mem_printf("%s:wait", own->base));
-}
-
-static void bull_release(void *settings) { free(((bull_config_t *)settings)->base); }
-
 // The names come from Bull's sources (OptimalBits/bull, lib/queue.js, 4.16.5). The id of a job may contain colons, so any key
 // that begins with the queue's prefix may be the hash of a job.
 static void bull_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
@@ -65,25 +52,7 @@ static void bull_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
         {"*:logs", "prefix", NULL, "list", KEY_WRITES, SIZE_NONE, true, false},
         {"de:*", "prefix", NULL, "string", KEY_WRITES, SIZE_NONE, true, false},
     };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        redis_key_t key = keys[i];
-        key.name = mem_printf("%s:%s", bull_config(queue)->base, key.role);
-        redis_keys_add(out, &key);
-        free(key.name);
-    }
-}
-
-void bull_job_key(conn_t *conn, const queue_keys_t *at, const char *before, slice_t id, const char *after) {
-    buffer_t key = {0};
-    buffer_printf(&key, "%s:%s", bull_config(at->config)->base, before);
-    buffer_add(&key, id.data, id.len);
-    buffer_str(&key, after);
-    request_bytes(conn, key.data, key.len);
-    buffer_free(&key);
-}
-
-void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count) {
-    for (size_t i = 0; i < count; i++) bull_job_key(conn, at, words[i], (slice_t){0}, "");
+    bull_add_keys(queue, keys, sizeof keys / sizeof *keys, out);
 }
 
 const config_dialect_t bull_settings = {

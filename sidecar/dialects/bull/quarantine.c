@@ -64,7 +64,7 @@ static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *p
 // One id of a page.
 typedef struct quarantine_item {
     quarantine_decision_t ask;
-    bull_record_t record;
+    job_record_t record;
     buffer_t key; // of its hash
     const char *reason;
     char ref[EVENT_REF_SIZE];
@@ -75,7 +75,7 @@ static void quarantine_decide(const quarantine_t *s, const call_t *call, const q
     const quarantined_t *id = &page->jobs[index];
     const bull_job_t job = {.id = id->member, .state = "none"};
     bull_record_make(&item->record, call, &job, item->reason ? item->reason : "");
-    bull_record_date(&item->record, (double)page->now);
+    job_record_date(&item->record, (double)page->now);
     if (!event_ref(item->record.event.event, item->ref)) *item->ref = '\0';
     buffer_printf(&item->key, "%s:", bull_config(s->at->config)->base);
     buffer_add(&item->key, id->member.data, id->member.len);
@@ -113,7 +113,7 @@ static void quarantine_settle_page(quarantine_t *s, side_task_call_t *call, cons
     for (size_t i = 0; i < page->count; i++) {
         if (i < answered) quarantine_note_settled(s, call, &items[i], settled[i]);
         buffer_free(&items[i].key);
-        bull_record_free(&items[i].record);
+        job_record_free(&items[i].record);
     }
 }
 

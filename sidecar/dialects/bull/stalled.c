@@ -5,7 +5,7 @@
 #include "base/json/json.h"
 #include "base/log.h"
 #include "base/pace.h"
-#include "dialects/bull/failed_channel.h"
+#include "dialects/bull/failed.h"
 #include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
@@ -100,7 +100,7 @@ static void stalled_read_mark(stalled_t *s, side_task_call_t *call, const redisR
 }
 
 static bool mark_reply_is_good(const redisReply *reply, bool leaves, redis_error_t *error) {
-    return reply_is(reply_at(reply, 0), "marking") || bull_reply_begins(reply, leaves ? "left" : "marked", "held", error);
+    return reply_is(reply_at(reply, 0), "marking") || script_reply_begins(reply, leaves ? "left" : "marked", "held", error);
 }
 
 static outcome_t stalled_mark(stalled_t *s, side_task_call_t *call, bool leaves) {
@@ -149,7 +149,7 @@ static void job_give_verdict(const stalled_t *s, stalled_job_t *c, int64_t now) 
     c->verdict = "end";
     c->reason = "retries_exhausted";
     snprintf(c->error, sizeof c->error, "%s", BULL_STALLED_REASON);
-    if (*state && !bull_large_bytes(&c->job)) {
+    if (*state && !hash_job_large_bytes(&c->job)) {
         c->verdict = "broken";
         c->reason = none ? "unreadable" : "invalid_target";
         snprintf(c->error, sizeof c->error, "the key of this id holds %s%s", none ? "no job" : "a ", none ? "" : state);
@@ -172,7 +172,7 @@ static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
 }
 
 // This stall counts as one more execution. The time of the check makes the event ids of two stalls differ.
-static void job_make_record(const call_t *call, const stalled_job_t *c, int64_t now, bull_record_t *record) {
+static void job_make_record(const call_t *call, const stalled_job_t *c, int64_t now, job_record_t *record) {
     event_t *event = &record->event;
     bull_record_make(record, call, &c->job, c->reason);
     event->attempts += 1;
@@ -180,7 +180,7 @@ static void job_make_record(const call_t *call, const stalled_job_t *c, int64_t 
         event->kind = slice_text("retried");
         event->payload = (slice_t){0};
     }
-    bull_record_date(record, (double)now);
+    job_record_date(record, (double)now);
 }
 
 // ---- The settle.
@@ -217,7 +217,7 @@ static void job_append_settle(conn_t *conn, const stalled_job_t *c) {
 }
 
 static void jobs_append_records(const call_t *call, stalled_job_t *jobs, size_t count, int64_t now) {
-    bull_record_t *records = mem_array(count, sizeof *records);
+    job_record_t *records = mem_array(count, sizeof *records);
     record_form_t form = {0};
     for (size_t i = 0; i < count; i++) {
         job_make_record(call, &jobs[i], now, &records[i]);
@@ -228,7 +228,7 @@ static void jobs_append_records(const call_t *call, stalled_job_t *jobs, size_t 
     for (size_t i = 0; i < count; i++) {
         job_append_settle(call->conn, &jobs[i]);
         record_append_values(call->conn, &form, &records[i].event);
-        bull_record_free(&records[i]);
+        job_record_free(&records[i]);
     }
     free(records);
 }
@@ -245,7 +245,9 @@ static void jobs_append_settle(const stalled_t *s, const call_t *call, stalled_j
     request_text(conn, at->recorded, at->failures, at->meta);
     for (size_t i = 0; i < count; i++) job_append_keys(s, conn, &jobs[i]);
     request_text(conn, call->token);
-    request_int(conn, call->keys->config->stream.max_bytes, range[0], range[1]);
+    request_int(conn, call->keys->config->stream.max_bytes);
+    request_text(conn, at->config->policy.on_failure);
+    request_int(conn, range[0], range[1]);
     jobs_append_records(call, jobs, count, now);
     request_end(conn);
 }
@@ -343,7 +345,7 @@ static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redi
     stalled_job_t jobs[PAGE_JOBS];
     int64_t before = s->skip;
     size_t count = 0;
-    for (; count < PAGE_JOBS && bull_job_at(reply, count, BULL_PLAIN, &jobs[count].job); count++)
+    for (; count < PAGE_JOBS && hash_job_at(&bull_fields, reply, count, HASH_PLAIN, &jobs[count].job); count++)
         job_judge(s, &jobs[count], reply_number(reply_at(reply, 1)));
     if (count) stalled_settle_jobs(s, call, jobs, count, reply);
     if (call->redis.error->outcome != OUTCOME_OK) return true;
@@ -370,7 +372,7 @@ static outcome_t stalled_check(stalled_t *s, side_task_call_t *call) {
     request_text_list(conn, bull_field_names, BULL_FIELDS);
     conn_expect_job(conn);
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
-    bool good = bull_reply_begins(reply, "stalled", "early", call->redis.error);
+    bool good = script_reply_begins(reply, "stalled", "early", call->redis.error);
     bool more = good && reply_is(reply_at(reply, 0), "stalled") && stalled_settle_page(s, call, reply);
     if (call->redis.error->outcome == OUTCOME_OK) s->marked = more;
     freeReplyObject(reply);

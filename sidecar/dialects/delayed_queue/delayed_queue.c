@@ -4,6 +4,7 @@
 // that are out of attempts and events that it cannot send. quarantine.c handles these events.
 #include "dialects/delayed_queue/internal.h"
 
+#include "base/json/json.h"
 #include "dialects/delayed_queue/scripts.h"
 #include "queue/record.h"
 #include "queue/scripts.h"
@@ -83,6 +84,36 @@ static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const r
 
 static const requeue_ops_t delayed_requeue = {.prepare = delayed_requeue_prepare, .append = delayed_requeue_append};
 
+// ---- Jobs for people. Lists hold envelopes alone, which do not tell the id.
+
+static void delayed_jobs_details(const queue_config_t *queue, jobs_state_t state, jobs_range_t *range) {
+    if (state == JOBS_DELAYED) range->hash = delayed_config(queue)->events;
+}
+
+static void delayed_jobs_read(const queue_config_t *queue, jobs_state_t state, const jobs_entry_t *entry, job_t *out,
+                              slice_t *payload) {
+    delayed_envelope_t envelope;
+    json_pick_t type = {.pointer = "/type"};
+    bool delayed = state == JOBS_DELAYED;
+    (void)queue;
+    *payload = entry->values[delayed ? 1 : 0];
+    delayed_name_t name = {0};
+    if (delayed)
+        name = delayed_name(entry->values[0]);
+    else if (json_pick(*payload, &type, 1) && type.found == JSON_FOUND)
+        name.class = type.value.raw;
+    *out = (job_t){.digest = digest_of(payload->data, payload->len), .retries_in_job = -1};
+    snprintf(out->id, sizeof out->id, "%.*s", (int)name.id.len, name.id.data);
+    snprintf(out->type, sizeof out->type, "%.*s", (int)name.class.len, name.class.data);
+    if (delayed_read(*payload, name.class, &envelope)) out->retries_in_job = envelope.attempt - 1;
+}
+
+static const jobs_ops_t delayed_jobs = {
+    .details = delayed_jobs_details,
+    .read = delayed_jobs_read,
+    .advice = "its events belong to the application: use the methods of DelayedEventService",
+};
+
 static const right_t delayed_rights[] = {
     {RIGHT_SCRIPT(delayed_promote)},
     {RIGHT_SCRIPT(delayed_serve)},
@@ -98,6 +129,7 @@ const dialect_ops_t dialect_delayed_queue = {
     .promote = &delayed_promote,
     .side_tasks = {&delayed_task, &delayed_scheduler_task},
     .requeue = &delayed_requeue,
+    .jobs = &delayed_jobs,
     .used_append = delayed_used_append,
     .survey = delayed_survey,
     .rights = delayed_rights,

@@ -242,6 +242,7 @@ static void item_make_event(quarantine_item_t *item) {
     event->sha256 = slice_text(item->sha256);
     event->size = (int64_t)job->envelope.len;
     event->payload = job->envelope;
+    event->traceparent = job_traceparent(&item->quarantine->keys->config->policy, job->envelope);
     // Each end of an event has its own score, because an end removes member and score.
     event_id(event, (int64_t)(strtod(job->score, NULL) * 1e3), 0, item->id);
 }

@@ -86,6 +86,8 @@ static void kmqueue_derive(derive_t *derive) {
     if (given->count && !safe && !derive_has_failed(derive))
         derive_error(derive, "queues",
                      "none of `queues` is :safe: KMQueue keeps a list of tasks in progress for safe queues only");
+    if (derive_is_given(derive, "backup") && !*queue->backup)
+        derive_error(derive, "backup", "`backup` is \"\", but KMQueue always has a backup list");
     if (!derive_is_given(derive, "backup") && given->count) {
         char base64[DIGEST_MD5_BASE64_SIZE];
         digest_md5_base64(digested.data, digested.len, base64);

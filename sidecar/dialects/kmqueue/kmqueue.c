@@ -96,11 +96,14 @@ static const right_t kmqueue_rights[] = {
     {0},
 };
 
+static const jobs_ops_t kmqueue_jobs = {.advice = "it has no delayed jobs"};
+
 const dialect_ops_t dialect_kmqueue = {
     .settings = &kmqueue_settings,
     .scan = &kmqueue_scan,
     .side_tasks = {&kmqueue_unique_ids},
     .requeue = &kmqueue_requeue,
+    .jobs = &kmqueue_jobs,
     .survey = kmqueue_survey,
     .rights = kmqueue_rights,
 };

@@ -1,7 +1,9 @@
 // A plain queue of one zset and lists. A delayed entry is the job itself. The score is the due time.
 
+#include "dialects/list/internal.h"
+
 #include "base/buffer.h"
-#include "config/dialect.h"
+#include "dialects/dead_letters.h"
 #include "dialects/names.h"
 #include "queue/scripts.h"
 
@@ -19,10 +21,12 @@ static void list_promote_append(const call_t *call, const promote_request_t *ask
     request_text(conn, call->token, call_group(call));
     request_int(conn, slice_us);
     for (size_t i = 0; i < count; i++) {
-        const queue_policy_t *policy = &call->keys->queues[asks[i].queue].config->policy;
+        const queue_config_t *queue = call->keys->queues[asks[i].queue].config;
+        const queue_policy_t *policy = &queue->policy;
         request_int(conn, asks[i].batch);
         request_text(conn, policy->score_unit == SCORE_S ? "s" : "ms");
         request_int(conn, policy->ready_limit, policy->max_payload, asks[i].skip, asks[i].bytes, asks[i].first);
+        request_text(conn, list_takes_left(queue) ? "left" : "right");
     }
     request_end(conn);
 }
@@ -70,26 +74,47 @@ static void list_marker(const backup_status_t *status, char random[MARKER_RANDOM
 
 static const rotation_ops_t list_rotation = {.reports = true, .kind_of = list_kind_of, .marker = list_marker};
 
-static const scan_ops_t list_scan = {.rotation = &list_rotation};
-
-// This dialect uses every key that a queue's settings can name.
-static void list_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
-    const queue_policy_t *policy = &queue->policy;
-    redis_keys_add_option(out, "ready", queue->ready, "list", SIZE_READY);
-    if ((policy->roles & ROLE_DISPATCHER) || policy->retry.backoff != BACKOFF_NONE)
-        redis_keys_add_option(out, "delayed", queue->delayed, "zset", SIZE_DELAYED);
-    if (!(policy->roles & ROLE_MONITOR)) return;
-    redis_keys_add_option(out, "backup", queue->backup, "list", SIZE_BACKUP);
-    redis_keys_add_option(out, "errors", queue->errors, "hash", SIZE_NONE);
-    redis_keys_add_option(out, "dlq", queue->dlq, "list", SIZE_NONE);
+// Retries go to the end of ready from which workers take jobs. Requeued jobs go to the other end, as promoted jobs do.
+static void list_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
+                        buffer_t *again) {
+    (void)entry, (void)job, (void)retry, (void)again;
+    out->takes_left = list_takes_left(keys->config);
+    // If dlq is the list of the workers' dead letters too, an ended job must not get a second record there.
+    if (list_watches(keys->config) && strcmp(keys->config->dlq, list_config(keys->config)->watch) == 0)
+        out->recorded = keys->recorded;
 }
 
-static const config_dialect_t list_settings = {
-    .name = "list", .delays = true, .heartbeat_of_job = true, .redis_keys = list_redis_keys};
+static const scan_ops_t list_scan = {.rotation = &list_rotation, .settle = list_settle};
+
+static bool list_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
+                         buffer_t *why) {
+    (void)row, (void)now_ms, (void)bytes, (void)why;
+    out->takes_left = list_takes_left(queue);
+    return true;
+}
+
+static const requeue_ops_t list_requeue = {.prepare = list_prepare};
+
+static void list_details(const queue_config_t *queue, jobs_state_t state, jobs_range_t *range) {
+    range->from_head = state == JOBS_READY && list_takes_left(queue);
+}
+
+static const jobs_ops_t list_jobs = {.details = list_details, .changes = true};
+
+static const right_t list_rights[] = {
+    {"script promote", RIGHT_COMMANDS("RPUSH"), .when = list_takes_left},
+    {RIGHT_SCRIPT(dead_letters), .when = list_watches},
+    {RIGHT_SCRIPT(record_once), .when = list_watches},
+    {0},
+};
 
 const dialect_ops_t dialect_list = {
     .settings = &list_settings,
     .promote = &list_promote,
     .scan = &list_scan,
+    .side_tasks = {&dead_letters_task},
+    .requeue = &list_requeue,
+    .jobs = &list_jobs,
+    .rights = list_rights,
     .survey = names_survey,
 };

@@ -80,6 +80,8 @@ static void private_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     redis_keys_add(out, &(redis_key_t){"private", "private", own->private, "list", KEY_WRITES, SIZE_NONE, true, false});
 }
 
+static const char *private_dead_letters(const queue_config_t *queue) { return queue->dlq; }
+
 const config_dialect_t private_settings = {
     .name = "private_queues",
     .keys = private_keys,
@@ -89,5 +91,6 @@ const config_dialect_t private_settings = {
     .refusal_count = sizeof private_refusals / sizeof *private_refusals,
     .derive = private_derive,
     .compare = private_compare,
+    .dead_letters = private_dead_letters,
     .redis_keys = private_redis_keys,
 };

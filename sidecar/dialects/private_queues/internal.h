@@ -16,6 +16,3 @@ static inline private_config_t *private_config(const queue_config_t *queue) { re
 extern const config_dialect_t private_settings;
 
 extern const scan_ops_t private_scan; // lists.c
-
-// dead_letters.c: records each entry that workers push to the dead letter list, once. The list keeps its entries.
-extern const side_task_ops_t dead_letters_task;

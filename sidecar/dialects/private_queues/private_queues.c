@@ -1,14 +1,11 @@
 // Each worker moves a job into a list of its own (BLMOVE main queue-NAME RIGHT LEFT), works on the last entry of that list and
 // then removes the entry (quarkus.io/blog/redis-job-queue-reloaded). So the last entry of each private list is the running job.
 // A scan reads these entries in place. A job whose worker is gone goes back to the right end of main.
+#include "dialects/dead_letters.h"
 #include "dialects/names.h"
 #include "dialects/private_queues/internal.h"
 #include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
-
-// A requeue removes the dead letter from dlq, because readers of dlq could requeue the job a second time. If the dead letter
-// stayed, a later dead letter of equal bytes would look like this one.
-static const requeue_ops_t private_requeue = {.leaves_dlq = true};
 
 static bool private_has_registry(const queue_config_t *queue) { return *private_config(queue)->registry; }
 static bool private_has_no_registry(const queue_config_t *queue) { return !*private_config(queue)->registry; }
@@ -26,9 +23,11 @@ static const right_t private_rights[] = {
     {0},
 };
 
+static const jobs_ops_t private_jobs = {.advice = "it has no delayed jobs"};
+
 const dialect_ops_t dialect_private_queues = {
     .settings = &private_settings,
-    .requeue = &private_requeue,
+    .jobs = &private_jobs,
     .rights = private_rights,
     .scan = &private_scan,
     .side_tasks = {&dead_letters_task},

@@ -110,7 +110,7 @@ bool scan_note_job(scan_t *scan, const entry_t *entry) {
     const digest_t *digest = &entry->digest;
     if (scan->state == SCAN_SEARCH) return duplicates_known(&scan->duplicates, digest);
     scan_pass(scan)->jobs++;
-    report_table_note_seen(&scan->reports, digest);
+    report_table_note_seen(&scan->reports, entry_reported(entry));
     return entry->behind ? duplicates_add_again(&scan->duplicates, digest) : duplicates_add(&scan->duplicates, digest);
 }
 

@@ -26,11 +26,8 @@ static int64_t scan_auto_interval_ms(const queue_config_t *config) {
 }
 
 void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms, int64_t rotation) {
-    *scan = (scan_t){.config = config,
-                     .ops = dialect_ops(config->dialect)->scan,
-                     .metrics = metrics,
-                     .interval_ms = scan_interval_ms,
-                     .rotation = rotation};
+    *scan = (scan_t){
+        .config = config, .ops = dialect_scan(config), .metrics = metrics, .interval_ms = scan_interval_ms, .rotation = rotation};
     if (scan_interval_ms == 0) scan->interval_ms = scan_auto_interval_ms(config);
     scan_reset(scan);
 }

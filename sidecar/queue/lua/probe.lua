@@ -10,8 +10,8 @@
 --          src/scripting.c of redis 6.2, scriptCall in src/script.c of redis 7.0).
 local key = KEYS[1]
 local samples = { -- commands, with arguments valid for all of them
-    {'DEL EXISTS GET HGETALL HLEN LLEN PTTL SCARD TYPE UNLINK XLEN ZCARD', key},
-    {'GETRANGE LRANGE ZCOUNT ZRANGE ZRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGEBYSCORE', key, 0, 0},
+    {'DEL EXISTS GET HGETALL HLEN LLEN PTTL SCARD STRLEN TYPE UNLINK XLEN ZCARD', key},
+    {'GETRANGE LRANGE LTRIM ZCOUNT ZRANGE ZRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGEBYSCORE', key, 0, 0},
     {'HDEL HEXISTS HGET HMGET HSTRLEN LPOS LPUSH RPUSH SADD SISMEMBER SREM ZMSCORE ZREM ZSCORE', key, 'member'},
     {'HSCAN LINDEX SSCAN', key, 0},
     {'HSET', key, 'field', ''},
@@ -21,25 +21,32 @@ local samples = { -- commands, with arguments valid for all of them
     {'PEXPIRE', key, 60000},
     {'PUBLISH', key, ''},
     {'RENAME RPOPLPUSH', key, key},
+    {'SETRANGE', key, 0, ''},
     {'SCAN', 0, 'COUNT', 1},
     {'SELECT', ARGV[1]},
     {'SET', key, '', 'PX', 60000},
     {'PING TIME'},
+    {'XACK', key, 'group', 0},
     {'XADD', key, '*', 'field', ''},
+    {'XDEL', key, 0},
     {'XINFO', 'STREAM', key},
+    {'XINFO|CONSUMERS', key, 'group'},
+    {'XINFO|GROUPS', key},
+    {'XPENDING', key, 'group'},
     {'XRANGE', key, '-', '+'},
     {'XREAD', 'STREAMS', key, 0},
     {'XTRIM', key, 'MAXLEN', 0},
 }
 -- Redis 6.2 puts the script's name and line before an error. Cut them off: C decides by the first word what to do.
 local function failure(command, ...)
-    local reply = redis.pcall(command, ...)
+    local container, word = string.match(command, '^(%u+)|(%u+)$')
+    local reply = container and redis.pcall(container, word, ...) or redis.pcall(command, ...)
     return type(reply) == 'table' and reply.err and string.gsub(reply.err, '^@user_script: %d+: %-?', '') or nil
 end
 local wanted, reply = {}, {}
 for i = 2, #ARGV do wanted[ARGV[i]] = 'probe.lua has no sample of this command' end
 for _, sample in ipairs(samples) do
-    for command in string.gmatch(sample[1], '%u+') do
+    for command in string.gmatch(sample[1], '[%u|]+') do
         if wanted[command] then
             local refusal = failure('SET', key, '', 'PX', 60000)
             if refusal then return {err = refusal} end

@@ -2,8 +2,7 @@
 -- promote: moves due jobs of some queues from delayed to ready, the oldest first, in one step.
 --
 -- KEYS[1]  lock
--- KEYS[2+] of each queue: delayed, zset, score = due time; ready, list: jobs are pushed on the left, workers take from the right;
---          meta, hash: its field `group`, if any, is the owner
+-- KEYS[2+] of each queue: delayed, zset, score = due time; ready, list; meta, hash: its field `group`, if any, is the owner
 -- ARGV[1]  token
 -- ARGV[2]  group     the caller's
 -- ARGV[3]  slice     us that the script may take; it begins the first queue anyway
@@ -15,6 +14,7 @@
 --   skip      oversized entries at the head that are known already
 --   bytes     the batch ends after this many
 --   first     entries of the first read; few while sizes are unknown
+--   take      'right' or 'left', the end of ready from which workers take; jobs are pushed to the other end
 -- Reply    {'fenced'}           the lock is not the caller's; or for each queue
 --          {'moved', jobs, now in us, score of the oldest job or '', bytes read, oversized entries, and of the first of
 --          these: score, bytes, SHA-1; if jobs were moved whose score is no time, then from the 12th value on: their number, and
@@ -25,9 +25,10 @@
 --          {'owner', group}     the queue belongs to another group
 --          {'type', key, found} `delayed`, `ready` or `meta` has a wrong type
 --          an error
+-- Optional RPUSH
 -- Uses     types, fence, rights, clock
--- Safe     fenced; an error of one queue leaves the others valid. A batch is some chunks: for each, one LPUSH of its jobs, then one
---          removal. LPUSH is the first write: if Redis refuses it, for the type of `ready` say, the jobs are in delayed. The right to
+-- Safe     fenced; an error of one queue leaves the others valid. A batch is some chunks: for each, one push of its jobs, then one
+--          removal. The push is the first write: if Redis refuses it, for the type of `ready` say, the jobs are in delayed. The right to
 --          remove is checked before. Reads begin at -inf, so that an offset in the range is a rank in delayed.
 local time = redis.call('TIME')
 local began = clock_us(time)
@@ -115,7 +116,7 @@ local function count_early(delayed, from, count, unit, payload, score)
     return early, first, last < NO_TIME[unit]
 end
 
-local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, bytes, step)
+local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, bytes, step, take)
     local owner = redis.call('HGET', meta, 'group')
     if owner and owner ~= ARGV[2] then return {'owner', owner} end
     batch, limit, payload, skip = tonumber(batch), tonumber(limit), tonumber(payload), tonumber(skip)
@@ -149,7 +150,11 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
         local refused = not (check and check(command, delayed, 0, 0)) and missing_right({{command, delayed}})
         if refused and total == 0 then return refused end
         if refused then break end
-        if #fitting > 0 then redis.call('LPUSH', ready, unpack(fitting)) end
+        if #fitting > 0 and take == 'left' then
+            redis.call('RPUSH', ready, unpack(fitting))
+        elseif #fitting > 0 then
+            redis.call('LPUSH', ready, unpack(fitting))
+        end
         if large == 0 then
             redis.call('ZREMRANGEBYRANK', delayed, from, from + count - 1)
         elseif #fitting > 0 then
@@ -173,21 +178,21 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
 end
 
 -- Redis itself compares the types. Which key it was, TYPE tells.
-local function explained(failure, delayed, ready, meta)
+local function explained(failure, delayed, ready, meta, take)
     return wrong_type({{'delayed', delayed, 'zset'}, {'ready', ready, 'list'}, {'meta', meta, 'hash'}}) or
-        missing_right({{'LPUSH', ready}}) or type(failure) == 'table' and failure or {err = failure}
+        missing_right({{take == 'left' and 'RPUSH' or 'LPUSH', ready}}) or type(failure) == 'table' and failure or {err = failure}
 end
 
 local replies = {}
-for arg = 4, #ARGV, 7 do
-    local queue = (arg + 3) / 7
+for arg = 4, #ARGV, 8 do
+    local queue = (arg + 4) / 8
     local at = 3 * queue - 1
     local delayed, ready, meta = KEYS[at], KEYS[at + 1], KEYS[at + 2]
     if queue > 1 and left <= 0 then
         replies[queue] = {'later'}
     else
-        local ok, reply = pcall(promote, delayed, ready, meta, unpack(ARGV, arg, arg + 6))
-        replies[queue] = ok and reply or explained(reply, delayed, ready, meta)
+        local ok, reply = pcall(promote, delayed, ready, meta, unpack(ARGV, arg, arg + 7))
+        replies[queue] = ok and reply or explained(reply, delayed, ready, meta, ARGV[arg + 7])
     end
 end
 return replies

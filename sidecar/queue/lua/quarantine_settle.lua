@@ -11,8 +11,9 @@
 -- KEYS[7+] lists and hashes, which members name by number; 0 = none
 -- ARGV[1]  token
 -- ARGV[2]  most      largest stream, bytes
--- ARGV[3]  shared    number of names and values that all records have
--- ARGV[4+] these names and values; the number of other names in the records; these names; and then for each member:
+-- ARGV[3]  notify    list that gets a notification of each end; '' = none
+-- ARGV[4]  shared    number of names and values that all records have
+-- ARGV[5+] these names and values; the number of other names in the records; these names; and then for each member:
 --   member
 --   score    that was read in delayed; '' = not there
 --   verdict  'end', 'push' or 'forget'
@@ -27,7 +28,8 @@
 -- Reply    {'settled', us that the script took, 0, and one answer for each member}, {'fenced'}, {'type', key, found}. An answer is
 --          'settled'; 'changed' score, envelope or `hash`; 'alive' `pushed` waits, or its list is too long to search; 'full' the
 --          stream takes no record; {'type', key, found}; or an error
--- Uses     types, fence, records, now, rights, clock
+-- Optional LRANGE, LTRIM
+-- Uses     types, fence, records, now, rights, clock, notifications
 -- Safe     fenced; by compare of score and envelope; checks preconditions and rights of all members before the first write; adds
 --          before it removes. The records come first: only XADD notices a stream that is out of ids.
 local events = KEYS[4] ~= KEYS[3]
@@ -37,7 +39,7 @@ local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
 local began = clock_us()
 local SCORE, VERDICT, ENVELOPE, LIST, HASH, NEXT, DELAY, LAST, PUSHED, RECORD = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-local form, first_member = record_form(3)
+local form, first_member = record_form(4)
 
 local jobs = {}
 for at = first_member, #ARGV, RECORD + #form.names do
@@ -112,4 +114,5 @@ if #envelopes > 0 then redis.call('HSET', KEYS[4], unpack(envelopes)) end
 if #ended > 0 then redis.call('ZREM', KEYS[3], unpack(ended)) end
 if #ended > 0 and events then redis.call('HDEL', KEYS[4], unpack(ended)) end
 if #done > 0 then redis.call('ZREM', KEYS[2], unpack(done)) end
+notify(ARGV[3], KEYS[6], now, kept)
 return {'settled', us_since(began), 0, answers_of(jobs)}

@@ -14,18 +14,20 @@
 -- ARGV[1]  token
 -- ARGV[2]  unit      of scores in delayed, 'ms' or 's'
 -- ARGV[3]  most      largest stream, bytes
--- ARGV[4]  blank     '1': a heartbeat of white space is none
--- ARGV[5]  near      entries of a list to read at once, because they are small; 0 = search for each job
--- ARGV[6]  skip      entries at the end of the list to skip before these; above 0 only if all jobs have the flag `i`
--- ARGV[7]  columns   names of the optional values that each job has, in their order, each followed by a space
--- ARGV[8]  shared    number of names and values that all records have
--- ARGV[9+] these names and values; the number of other names in the records; these names; and then for each job, the nearest to the
+-- ARGV[4]  notify    list that gets a notification of each end; '' = none
+-- ARGV[5]  blank     '1': a heartbeat of white space is none
+-- ARGV[6]  near      entries of a list to read at once, because they are small; 0 = search for each job
+-- ARGV[7]  skip      entries at the end of the list to skip before these; above 0 only if all jobs have the flag `i`
+-- ARGV[8]  columns   names of the optional values that each job has, in their order, each followed by a space
+-- ARGV[9]  shared    number of names and values that all records have
+-- ARGV[10+] these names and values; the number of other names in the records; these names; and then for each job, the nearest to the
 --          end of its list first:
 --   kind     'FROM,READY,MARK,DEPTH,ALONE,FLAGS'. FROM: list that holds the job. READY: list for a retry. MARK: set that loses
 --            `mark` at the end. DEPTH: entries to search, from the tail if negative. ALONE: entries among which an ended job
 --            must be the only one of its bytes; 0 = it may have duplicates. FLAGS: e end, r retry, d retry with a delay; also f a
 --            retry leaves no stamp, x there must be a report, o the job has an id in `done`, p the record gets the job as payload,
---            i read in place: the job must be among the entries to read at once, or it is gone; ALONE then counts from the head
+--            i read in place: the job must be among the entries to read at once, or it is gone; ALONE then counts from the head,
+--            l a retry goes to the left end of READY, because workers take from there; otherwise to the right end
 --   job      its bytes
 --   digest   its field in stamps
 --   old      the stamp that the decision rests on; '' = none, or a value of another length, which is none
@@ -43,8 +45,8 @@
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'dropped' KEYS[8] has `done`; 'gone' not in the
 --          list; 'changed' stamp or report; 'alive' has a heartbeat; 'duplicates' twice in the list; 'full' the stream takes no
 --          record; {'type', key, found}; or an error
--- Optional GETRANGE, LSET, SISMEMBER, SREM
--- Uses     types, fence, records, report_ids, rights, clock
+-- Optional GETRANGE, LSET, LTRIM, SISMEMBER, SREM
+-- Uses     types, fence, records, report_ids, rights, clock, notifications
 -- Safe     fenced; by compare; checks preconditions and rights of all jobs before the first write; adds before it removes. Only
 --          XADD notices a stream that is out of ids, so XADD comes first: its error changes nothing of that job. No later write
 --          may fail, so the script ignores a bad value in `bytes`.
@@ -53,10 +55,10 @@ local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'errors', 
     {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}})
 if refusal then return refusal end
 local NONE, STAMP_BYTES = KEYS[1], 28
-local form, first_job = record_form(8)
+local form, first_job = record_form(9)
 local JOB, DIGEST, OLD, NEW, RECORD = 1, 2, 3, 4, 5 -- places of the values of a job; columns stand before the record's
 local columns = {}
-for name in string.gmatch(ARGV[7], '%a+') do columns[name], RECORD = RECORD, RECORD + 1 end
+for name in string.gmatch(ARGV[8], '%a+') do columns[name], RECORD = RECORD, RECORD + 1 end
 local function value(job, column) return columns[column] and ARGV[job.at + columns[column]] or '' end
 
 local function other(number) return KEYS[number] ~= NONE and KEYS[number] or nil end
@@ -72,7 +74,7 @@ local function kind_of(spec)
     -- Numbers stay texts: to write a number as text takes Redis longer than the search in a list.
     kind = {from = KEYS[tonumber(from)], ready = KEYS[tonumber(ready)], depth = string.match(depth, '%d+'),
         side = string.match(depth, '^%-') and '-1' or '1', alone = alone, ends = has('e'), delays = has('d'), forgets = has('f'),
-        reported = has('x'), payload = has('p'), done = has('o') and done, in_place = has('i')}
+        reported = has('x'), payload = has('p'), done = has('o') and done, in_place = has('i'), left = has('l')}
     kind.mark = kind.ends and KEYS[tonumber(mark)]
     local wanted = {{'backup', kind.from, 'list'}, {'ready', kind.ready, 'list'}}
     if kind.delays then wanted[#wanted + 1] = {'delayed', delayed, 'zset'} end
@@ -94,7 +96,8 @@ local function kind_refusal(kind, room)
     if kind.missing == nil then
         local ends, retries = kind.ends, not kind.ends
         kind.missing = missing_right({{'LPUSH', ends and dlq}, {'ZADD', ends and recorded}, {'ZADD', kind.delays and delayed},
-            {'RPUSH', retries and kind.ready}, {'HSET', retries and not kind.forgets and KEYS[2]}, {'LREM', kind.from},
+            {'RPUSH', retries and not kind.left and kind.ready}, {'LPUSH', retries and kind.left and kind.ready},
+            {'HSET', retries and not kind.forgets and KEYS[2]}, {'LREM', kind.from},
             {'HDEL', (ends or kind.forgets) and KEYS[2]}, {'HDEL', kind.reported and KEYS[3]},
             {'SREM', kind.mark}}) or false
     end
@@ -126,13 +129,13 @@ local function report_changed(job)
 end
 local function is_alive(job)
     if not job.beat or not heartbeats then return false end
-    local beat = ARGV[4] == '1' and redis.pcall('GETRANGE', job.beat, 0, 255)
+    local beat = ARGV[5] == '1' and redis.pcall('GETRANGE', job.beat, 0, 255)
     local blank = type(beat) == 'string' and not string.find(beat, '[^%z\1-\32]')
     return not blank and redis.call('EXISTS', job.beat) == 1
 end
 -- Returns how often each entry stands among those to read at once, and the index of the nearest one to the end of the list; nil =
 -- none were read. One LRANGE costs less than an LPOS for each job.
-local near, skip, ends, indexes = tonumber(ARGV[5]), tonumber(ARGV[6]), {}, {}
+local near, skip, ends, indexes = tonumber(ARGV[6]), tonumber(ARGV[7]), {}, {}
 local function end_of(kind)
     if near == 0 or kind.depth == '1' then return end
     local id = kind.side .. kind.from
@@ -266,7 +269,7 @@ local kept = record_jobs(KEYS[4], KEYS[5], settled, bytes, length)
 
 -- One call for each command and key, with the values of all jobs.
 local letters, times, stamped, unstamped, answered = {}, {}, {}, {}, {}
-local pushes, marks = {}, {} -- {key, values} each; also by key
+local pushes, left_pushes, marks = {}, {}, {} -- {key, values} each; also by key
 local function put(groups, key, value)
     if not groups[key] then
         groups[key] = {}
@@ -281,7 +284,7 @@ local function retry(job)
         if ARGV[2] == 's' then due = due / 1000 end
         if redis.call('ZADD', delayed, 'NX', string.format('%.3f', due), again) == 1 then return end
     end
-    put(pushes, job.kind.ready, again)
+    put(job.kind.left and left_pushes or pushes, job.kind.ready, again)
 end
 local function finish(job)
     letters[#letters + 1] = job.bytes
@@ -306,9 +309,11 @@ end
 if dlq and #letters > 0 then redis.call('LPUSH', dlq, unpack(letters)) end
 if #times > 0 then redis.call('ZADD', recorded, unpack(times)) end
 for _, push in ipairs(pushes) do redis.call('RPUSH', push[1], unpack(push[2])) end
+for _, push in ipairs(left_pushes) do redis.call('LPUSH', push[1], unpack(push[2])) end
 if #stamped > 0 then redis.call('HSET', KEYS[2], unpack(stamped)) end
 if #kept > 0 then remove(kept) end
 if #unstamped > 0 then redis.call('HDEL', KEYS[2], unpack(unstamped)) end
 if #answered > 0 then redis.call('HDEL', KEYS[3], unpack(answered)) end
 for _, mark in ipairs(marks) do redis.call('SREM', mark[1], unpack(mark[2])) end
+notify(ARGV[4], KEYS[5], at_text, kept)
 return {'settled', us_since(began), replaced, answers_of(jobs)}

@@ -319,8 +319,10 @@ Test(daemon_audit_cli, wrong_usage_exits_2_with_a_hint) {
         {{"list", "--reason", "retry_exhausted"}, "did you mean `retries_exhausted`?"},
         {{"list", "--reason", "?"},
          "unknown value of --reason: `?`\nIt is one of: retries_exhausted reported alive_timeout unreadable invalid_target "
-         "dead_letter worker_failed stalled trimmed removed_by_others log_damaged log_missing log_replaced imported.\n"},
-        {{"list", "--kind", "?"}, "unknown value of --kind: `?`\nIt is one of: failed retried requeued discarded gap filled.\n"},
+         "dead_letter worker_failed cancelled stalled trimmed removed_by_others log_damaged log_missing log_replaced "
+         "imported.\n"},
+        {{"list", "--kind", "?"},
+         "unknown value of --kind: `?`\nIt is one of: failed retried requeued discarded erased gap filled.\n"},
         {{"list", "-o", "?"}, "unknown value of --output: `?`\nIt is one of: table json jsonl csv.\n"},
         {{"export", "-o", "table"}, "unknown value of --output: `table`\nIt is one of: jsonl csv.\n"},
         {{"list", "--quee", "x"}, "did you mean `--queue`?"},
@@ -359,8 +361,14 @@ Test(daemon_audit_cli, wrong_usage_exits_2_with_a_hint) {
     cr_assert(bad->code == 78 && has(bad->err, way), "%s", bad->err);
     cr_assert(status->code == 78 && has(status->out, way), "%s", status->out);
     cr_assert(!has(daemon_run("audit", "requeue", "abc", "-c", refused)->err, "--db"), "it needs Redis");
-    cr_assert(has(daemon_run("audit", "list", "--db", db, "-q", "emial")->err, "the log has none of queue `emial`\n"));
-    cr_assert(has(daemon_run("audit", "stats", "--db", db, "-q", "emial")->err, "the log has none of queue `emial`\n"));
+}
+
+Test(daemon_audit_cli, says_what_it_left_out_and_where_help_is) {
+    char *db = small_log();
+    cr_assert(has(daemon_run("audit", "list", "--db", db, "-q", "emial")->err,
+                  "the log has none of queue `emial`; did you mean `email`?\n"));
+    cr_assert(has(daemon_run("audit", "stats", "--db", db, "-q", "emial")->err,
+                  "the log has none of queue `emial`; did you mean `email`?\n"));
     cr_assert(has(daemon_run("audit", "list", "--db", db, "-n", "2")->err, "there are more"));
     cr_assert_str_empty(daemon_run("audit", "list", "--db", db, "-n", "3")->err);
     cr_assert(has(daemon_run("audit", "--help")->out, "Examples:\n  queue-sidecar audit list"));

@@ -141,6 +141,9 @@ Test(daemon_audit_files, existing_files_need_force) {
         cr_expect_eq(out->code, 0, "%s", out->err);
         cr_expect(stat(file, &at) == 0 && at.st_size > 0 && (at.st_mode & 0777) == 0640 && !is_there(part), "%o", at.st_mode);
         cr_expect(has(daemon_run("audit", commands[i], db, "--db", db, "--force")->err, "is the audit log itself"));
+        write_file(beside(db, "in-effect.cfg"), "", 0); /* the copy of the config in effect */
+        out = daemon_run("audit", commands[i], beside(db, "in-effect.cfg"), "--db", db, "--force");
+        cr_expect(has(out->err, "is the audit log itself"), "%s", out->err);
         cr_expect(has(daemon_run("audit", commands[i], "/dev/null", "--db", db, "--force")->err, "is not a regular file"));
         out = daemon_run("audit", commands[i], "no/such/dir/x", "--db", db);
         cr_expect(out->code == 1 && has(out->err, "no/such/dir/x.part: No such file"), "%s", out->err);

@@ -1,73 +1,10 @@
 /* `queue-sidecar audit tail`: new rows in order, also after the file is replaced. */
-#include "audit/audit.h"
-#include "audit_case.h"
-#include "child.h"
-#include "daemon.h"
-#include "tempdir.h"
-#include "wait.h"
+#include "tail_fixture.h"
 
 #include <signal.h>
 #include <sqlite3.h>
-
-typedef struct {
-    char *out, *err;
-    child_t *child;
-} tail_t;
-
-static void put(const char *db, const char *kind, int from, int to) {
-    scoped(audit_drop) audit_t *audit = audit_case_open(db, AUDIT_WRITE);
-    for (int n = from; n <= to; n++) {
-        audit_case_event_t of;
-        audit_case_event(&of, kind, n, INT64_C(1763690400000) + n);
-        cr_assert(audit_case_put(audit, &of.event));
-    }
-}
-
-/* Tails the log with up to six more words, with a variable of the environment or none. */
-static tail_t start_in(const char *variable, const char *db, const char *const *words) {
-    char *dir = temp_dir("tail");
-    tail_t tail = {.out = temp_path(dir, "out"), .err = temp_path(dir, "err")};
-    const char *argv[16] = {daemon_program(), "audit", "tail", "--db", db};
-    for (size_t i = 0; words[i]; i++) argv[5 + i] = words[i];
-    const char *const env[] = {variable, NULL};
-    tail.child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = tail.out, .err = tail.err});
-    return tail;
-}
-
-static tail_t start(const char *db, const char *const *words) { return start_in(NULL, db, words); }
-
-static void finish(tail_t *tail) { child_free(tail->child); }
-
-/* The jobs of the jsonl lines so far, "1 2 3 ". */
-static char *jobs(const tail_t *tail) {
-    char *text = temp_read(tail->out);
-    buffer_t got = {0};
-    for (const char *at = text; (at = strstr(at, "\"job_id\":\"job-")); at++)
-        buffer_printf(&got, "%d ", atoi(at + strlen("\"job_id\":\"job-")));
-    return kept(got.data ? got.data : mem_str(""));
-}
-
-static bool shows(const tail_t *tail, const char *expected) { return strcmp(jobs(tail), expected) == 0; }
-
-static bool mentions(const char *path, const char *part) { return strstr(temp_read(path), part) != NULL; }
-
-static void expect(const tail_t *tail, const char *expected) {
-    if (wait_for(shows(tail, expected), 10000)) return;
-    char *got = jobs(tail), *err = temp_read(tail->err);
-    cr_assert(false, "\"%s\" instead of \"%s\": %s", got, expected, err);
-}
-
-/* The number of times that tail has slept. It sleeps between two polls. */
-static long count_sleeps(const tail_t *tail) {
-    static const char field[] = "\nvoluntary_ctxt_switches:";
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/status", (int)tail->child->pid);
-    char *text = temp_read(path), *at = strstr(text, field);
-    cr_assert_not_null(at, "%s", text);
-    return strtol(at + strlen(field), NULL, 10);
-}
-
-static void expect_silence(const tail_t *tail) { cr_expect_str_empty(temp_read(tail->err)); }
+#include <sys/stat.h>
+#include <unistd.h>
 
 Test(daemon_audit_tail, prints_the_last_rows_and_then_new_ones) {
     char *db = audit_case_path();
@@ -217,4 +154,37 @@ Test(daemon_audit_tail, a_missing_log_is_an_error) {
     cr_expect_eq(out->code, 1);
     cr_expect_not_null(strstr(out->err, "no such file"));
     cr_expect_eq(daemon_run("audit", "tail", "-o", "json", "--db", db)->code, 2);
+}
+
+/* The log may come late: its sidecar starts at the same time, or makes the directory first. */
+Test(daemon_audit_tail, waits_for_a_log_and_its_directory) {
+    char *root = temp_dir("wait"), *dir = temp_path(root, "later"), *db = temp_path(dir, "audit.db");
+    scoped(finish) tail_t tail = start(db, (const char *const[]){"--wait", "-n", "2", "-o", "jsonl", NULL});
+    cr_assert(wait_for(mentions(tail.err, "; waiting for the log\n"), 10000));
+    char *said = temp_read(tail.err);
+    long before = count_sleeps(&tail);
+    cr_assert(wait_for(count_sleeps(&tail) >= before + 4, 10000));
+    cr_assert_eq(mkdir(dir, 0700), 0);
+    temp_write(db, ""); /* what a log is while it is made */
+    before = count_sleeps(&tail);
+    cr_assert(wait_for(count_sleeps(&tail) >= before + 4, 10000));
+    put(db, "failed", 1, 4);
+    expect(&tail, "1 2 3 4 ");
+    put(db, "failed", 5, 5);
+    expect(&tail, "1 2 3 4 5 ");
+    cr_expect_str_eq(temp_read(tail.err), said, "it says once that it waits, and nothing of a replaced log");
+    cr_assert_eq(rename(db, kept_printf("%s.aside", db)), 0);
+    put(db, "failed", 6, 6);
+    expect(&tail, "1 2 3 4 5 6 ");
+    cr_expect(mentions(tail.err, "the audit log was replaced"));
+}
+
+Test(daemon_audit_tail, wait_says_why_a_file_cannot_be_the_log) {
+    char *db = audit_case_path();
+    temp_write(db, "this is the file of another program, and longer than a page of nothing");
+    scoped(finish) tail_t tail = start(db, (const char *const[]){"--wait", "-o", "jsonl", NULL});
+    cr_assert(wait_for(mentions(tail.err, "; waiting for the log\n"), 20000));
+    cr_assert_eq(unlink(db), 0);
+    put(db, "failed", 1, 1);
+    expect(&tail, "1 ");
 }

@@ -1,8 +1,6 @@
 /* `audit requeue` and `audit discard` beside real sidecars: each failure is answered at most once. */
 #include "requeue_fixture.h"
 
-#include <sys/stat.h>
-
 static cluster_t s;
 SUITE(daemon_requeue, s = cluster_begin(NULL), cluster_end(&s));
 
@@ -213,14 +211,6 @@ Test(daemon_requeue, an_ended_job_is_in_the_dead_letter_list) {
     cr_assert_eq(redis_int(s.r, "LLEN q:dead"), 1);
 }
 
-/* A block of docs/audit.md. Its queue is called email. Kept. */
-static char *block_of_docs(const char *name) {
-    char *page = temp_read("docs/audit.md"), *head = kept_printf("```sh %s\n", name);
-    char *block = strstr(page, head), *end = block ? strstr(block + 3, "\n```") : NULL;
-    cr_assert(block && end, "docs/audit.md has no %s", name);
-    return kept(strndup(block + strlen(head), (size_t)(end - block) - strlen(head) + 1));
-}
-
 Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
     enum { TIMEOUTS = 20, OTHERS = 5 };
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"email\"; roles = [\"monitor\"]; }"});
@@ -234,67 +224,12 @@ Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
                  (failure_t){.stream = "email", .queue = "email", .number = 200 + i, .at = two - 1 - i, .error = "SMTP timeout"});
     }
     await(&s, audit_log_rows(daemon_audit_path(d)) == TIMEOUTS + 2 * OTHERS, COPY_MS);
-    char *dir = temp_dir("runbook"), *bin = temp_path(dir, "queue-sidecar"), *script = temp_path(dir, "runbook.sh"),
-         *out = temp_path(dir, "out"), *err = temp_path(dir, "err"), *text = block_of_docs("runbook.sh");
-    cr_assert_eq(symlink(daemon_program(), bin), 0);
-    temp_write(script, text);
-    char *path = kept_printf("PATH=%s:%s", dir, getenv("PATH"));
-    char *config = kept_printf("QUEUE_SIDECAR_CONFIG=%s", daemon_config_path(d));
-    char *log = kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d));
-    child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-eu", script, NULL},
-                                                 .env = (const char *const[]){path, config, log, "TZ=UTC", NULL},
-                                                 .out = out,
-                                                 .err = err});
-    cr_assert(child_wait(child, RUN_MS));
-    char *said = temp_read(out), *errors = temp_read(err);
-    cr_assert_eq(child->exit_code, 0, "%s\n%s", said, errors);
+    char *said = run_block(d, "runbook.sh");
     cr_assert(has(said, "state     failed") && has(said, "20 would be put back") && has(said, "20 put back in") &&
                   has(said, "relay is back"),
-              "%s\n%s", said, errors);
+              "%s", said);
     cr_assert_eq(distinct(s.r, "email"), TIMEOUTS);
     await(&s, answers(d, TIMEOUTS), COPY_MS);
-    child_free(child);
-}
-
-/* Runs the block erase.sh on the log of a sidecar, while the sidecar runs. */
-static void erase(const daemon_t *d) {
-    char *dir = temp_dir("erase"), *cli_path = temp_path(dir, "redis-cli"), *block = block_of_docs("erase.sh");
-    temp_write(cli_path, kept_printf("#!/bin/sh\nPATH=$OTHERS exec redis-cli -e -s %s \"$@\"\n", server_socket(s.server)));
-    cr_assert_eq(chmod(cli_path, 0700), 0);
-    block = kept_printf("text=ann@example.org queue=email log=%s\n%s", daemon_audit_path(d), strchr(block, '\n'));
-    const char *const env[] = {kept_printf("PATH=%s:%s", dir, getenv("PATH")), kept_printf("OTHERS=%s", getenv("PATH")), NULL};
-    char *err = temp_path(dir, "err");
-    scoped(child_drop) child_t *child =
-        child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-ec", block, NULL}, .env = env, .err = err});
-    cr_assert(child_wait(child, RUN_MS));
-    cr_assert_eq(child->exit_code, 0, "%s", temp_read(err));
-}
-
-static bool in_file(const char *path, const char *text) {
-    const char *const argv[] = {"grep", "-qaF", text, path, NULL};
-    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = argv});
-    cr_assert(child_wait(child, RUN_MS) && child->exit_code < 2, "grep of %s: %d", path, child->exit_code);
-    return child->exit_code == 0;
-}
-
-/* The person's data are gone from the stream and from the file, the other row stays, and nobody takes it for a loss. */
-Test(daemon_requeue, the_erasure_of_the_docs_works_as_written) {
-    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"email\"; roles = [\"monitor\"]; }"});
-    for (int i = 1; i < 49; i++) feed_one(s.r, (failure_t){.stream = "email", .queue = "email", .number = i});
-    slice_t personal = slice_text("{\"to\":\"ann@example.org\"}");
-    feed_one(s.r, (failure_t){.stream = "email", .queue = "email", .number = 49, .payload = personal});
-    const char *log = daemon_audit_path(d);
-    await(&s, audit_log_rows(log) == 49, COPY_MS);
-    erase(d);
-    cr_assert_eq(redis_int(s.r, "XLEN sidecar:email:failures"), 48);
-    cr_assert_eq(audit_log_int(log, "SELECT count(*) FROM events WHERE payload = ''"), 1);
-    cr_expect(!in_file(log, "ann@example.org") && !in_file(kept_printf("%s-wal", log), "ann@example.org"));
-    cr_expect(in_file(log, "job 1"));
-    redis_ok(s.r, "CLIENT KILL TYPE normal"); /* the auditor then looks for the last record that it has, which was erased */
-    feed_one(s.r, (failure_t){.stream = "email", .queue = "email", .number = 50});
-    await(&s, audit_log_int(log, "SELECT count(*) FROM events WHERE job = '50'") == 1, COPY_MS);
-    cr_expect_eq(audit_log_int(log, "SELECT count(*) FROM events WHERE kind <> 'failed'"), 0);
-    cr_expect_eq(audit_log_int(log, "SELECT count(*) FROM events WHERE payload = ''"), 1);
 }
 
 /* Both runs must find the same marker, although --to names different queues. */
@@ -394,4 +329,24 @@ Test(daemon_requeue, a_refused_dead_letter_list_leaves_no_record) {
     redis_ok(s.r, "ACL SETUSER half +lpush");
     await(&s, redis_int(s.r, "LLEN q:dead") == 1, COPY_MS);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 1);
+}
+
+/* The filters of `list` select here too. A failure that somebody has answered is taken with --again only. */
+Test(daemon_requeue, filters_by_job_and_state_select_what_is_put_back) {
+    daemon_t *d = sidecar(&s);
+    feed(s.r, 0, 5);
+    await(&s, audit_log_rows(daemon_audit_path(d)) == 5, COPY_MS);
+    cr_assert_eq(cli(d, "requeue", "--where", "--job", "3", "--yes")->code, 0);
+    cr_expect_eq(redis_int(s.r, "LLEN q"), 1);
+    redis_expect(s.r, "job 3", "LINDEX q 0");
+    await(&s, answers(d, 1), COPY_MS);
+    cr_assert_eq(cli(d, "requeue", "--where", "-q", "q", "--state", "requeued", "--again", "--yes")->code, 0);
+    cr_expect_eq(redis_int(s.r, "LLEN q"), 2);
+    redis_expect(s.r, "job 3", "LINDEX q 0");
+    await(&s, answers(d, 2), COPY_MS);
+    const daemon_output_t *dry = cli(d, "requeue", "--where", "-q", "q", "--state", "open", "--dry-run", "-o", "json");
+    cr_expect(number_of(dry->out, "would") == 4 && number_of(dry->out, "answered") == 0, "%s", dry->out);
+    cr_assert_eq(cli(d, "discard", "--where", "--grep", "JOB 1", "-i", "--yes")->code, 0);
+    await(&s, answers(d, 3), COPY_MS);
+    cr_expect_eq(redis_int(s.r, "LLEN q"), 2);
 }

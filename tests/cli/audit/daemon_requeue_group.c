@@ -31,6 +31,11 @@ Test(daemon_requeue_group, failures_of_another_group_are_requeued_only_on_reques
     cr_assert_eq(out->code, 0, "%s", out->err);
     out = list(daemon_config_path(mail), daemon_audit_path(mail));
     cr_expect(has(out->out, " billing/q ") && has(out->out, " q "), "%s%s", out->out, out->err);
+    out = cli(mail, "requeue", "--where", "-q", "q", "--group", "mail", "--dry-run", "-o", "json");
+    cr_expect(out->code == 0 && number_of(out->out, "would") == 1 && number_of(out->out, "other_group") == 0, "%s", out->out);
+    out = cli(mail, "requeue", "--where", "--type", "invoice", "--group", "billing", "--from-group", "billing", "--dry-run", "-o",
+              "json");
+    cr_expect(out->code == 0 && number_of(out->out, "would") == 1, "%s", out->out);
     out = cli(mail, "requeue", "--where", "-q", "q", "--yes", "-o", "jsonl");
     cr_expect_eq(out->code, 1);
     cr_expect(has(out->out, "\"result\":\"done\"") && has(out->out, "\"result\":\"other_group\"") &&
@@ -38,13 +43,32 @@ Test(daemon_requeue_group, failures_of_another_group_are_requeued_only_on_reques
               "%s%s", out->out, out->err);
     redis_expect(ours.r, "letter", "LINDEX q 0");
     cr_expect_eq(redis_int(ours.r, "LLEN q"), 1);
-    cr_expect_eq(cli(mail, "requeue", "--where", "-q", "q", "--yes", "--from-group", "other")->code, 1);
+    out = cli(mail, "requeue", "--where", "-q", "q", "--yes", "--from-group", "other");
+    cr_expect(out->code == 1 && has(out->err, "put it back there (--from-group with its name does it here): billing"), "%s",
+              out->err);
     cr_expect_eq(redis_int(ours.r, "LLEN q"), 1);
     cr_expect_eq(cli(mail, "requeue", "--where", "-q", "q", "--yes", "--from-group", "billing")->code, 0);
     redis_expect(ours.r, "{\"type\":\"invoice\"}", "LINDEX q 0");
     await(&ours, answers(mail, 2), COPY_MS);
     cr_expect_eq(audit_log_int(daemon_audit_path(mail), "SELECT count(*) FROM events WHERE answers <> '' AND \"group\" = 'mail'"),
                  2);
+}
+
+/* An erasure pushes no job, so it needs nobody's leave. The record of a former group may be in the log for years. */
+Test(daemon_requeue_group, failures_of_another_group_are_discarded_and_erased_by_group) {
+    scoped(cluster_end) cluster_t theirs = cluster_begin(NULL), ours = cluster_begin(NULL);
+    daemon_t *billing = fail_job(&theirs, "billing", "{\"type\":\"invoice\"}");
+    daemon_t *mail = fail_job(&ours, "mail", "letter");
+    const daemon_output_t *out = daemon_run("audit", "import", daemon_audit_path(billing), "--db", daemon_audit_path(mail));
+    cr_assert_eq(out->code, 0, "%s", out->err);
+    out = cli(mail, "discard", "--where", "-q", "q", "--group", "billing", "--yes", "-o", "json");
+    cr_expect(out->code == 0 && number_of(out->out, "done") == 1, "%s%s", out->out, out->err);
+    out = cli(mail, "erase", "--where", "-q", "q", "--group", "billing", "--yes", "-o", "json");
+    cr_expect(out->code == 0 && number_of(out->out, "done") == 1, "%s%s", out->out, out->err);
+    await(&ours,
+          audit_log_int(daemon_audit_path(mail), "SELECT count(*) FROM events WHERE kind = 'failed' AND payload = ''") == 1,
+          COPY_MS);
+    cr_expect_eq(audit_log_int(daemon_audit_path(mail), "SELECT count(*) FROM events WHERE payload = 'letter'"), 1);
 }
 
 Test(daemon_requeue_group, list_show_and_export_name_the_group) {

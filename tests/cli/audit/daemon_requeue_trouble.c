@@ -113,24 +113,31 @@ Test(daemon_requeue_trouble, errors_of_redis_stop_the_run_with_a_message) {
 Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
     static const struct {
         const char *words[5], *hint;
-    } rows[] = {{{"requeue"}, "specify REFs, or --where with a filter\n"},
-                {{"requeue", "-q", "q"}, "add --where"},
-                {{"requeue", "-n", "5"}, "add --where"},
-                {{"requeue", "--where"}, "--where needs a filter"},
-                {{"requeue", "--where", "--grep", "", "--yes"}, "--grep needs a text"},
-                {{"requeue", "--where", "-n", "5"}, "--where needs a filter"},
-                {{"requeue", "--where", "550 no such"}, "--where takes no text; to search for one: --where --grep '550 no such'"},
-                {{"requeue", "abc", "--where", "-q", "q"}, "not both"},
-                {{"requeue", "abc", "-q", "q"}, "not both"},
-                {{"requeue", "--where", "--reason", "reported"}, "--where needs a filter"},
-                {{"requeue", "abc", "--reason", "reported"}, "--failed-by reported"},
-                {{"requeue", "abc", "--reason=x", "--because=y"}, "specify one of them"},
-                {{"requeue", "abc", "--rate", "0/s"}, "like 50/s"},
-                {{"requeue", "abc", "--rate", "5/h"}, "like 50/s"},
-                {{"requeue", "abc", "--by", ""}, "--by takes"},
-                {{"requeue", "abc", "-o", "csv"}, "unknown value of --output: `csv`\nIt is one of: table json jsonl.\n"},
-                {{"discard", "abc", "--to", "q"}, "unknown option"},
-                {{"requeue", "--where", "-q", "q"}, "add --yes"}};
+    } rows[] = {
+        {{"requeue"}, "specify REFs, or --where with a filter\n"},
+        {{"requeue", "-q", "q"}, "add --where"},
+        {{"requeue", "-n", "5"}, "add --where"},
+        {{"requeue", "--where"}, "--where needs a filter"},
+        {{"requeue", "--where", "--grep", "", "--yes"}, "--grep needs a text"},
+        {{"requeue", "--where", "--trace", "", "--yes"}, "--trace needs the 32 hex digits"},
+        {{"requeue", "--where", "-n", "5"}, "--where needs a filter"},
+        {{"requeue", "--where", "--state", "failed"}, "--where needs a filter"},
+        {{"discard", "--where", "--group", "mail"}, "--where needs a filter"},
+        {{"requeue", "--state", "open"}, "add --where"},
+        {{"requeue", "abc", "--state", "open"}, "not both"},
+        {{"requeue", "--where", "-qq", "--group", "other"}, "group `other`, which is not this one: add --from-group other"},
+        {{"requeue", "--where", "550 no such"}, "--where takes no text; to search for one: --where --grep '550 no such'"},
+        {{"requeue", "abc", "--where", "-q", "q"}, "not both"},
+        {{"requeue", "abc", "-q", "q"}, "not both"},
+        {{"requeue", "--where", "--reason", "reported"}, "--where needs a filter"},
+        {{"requeue", "abc", "--reason", "reported"}, "--failed-by reported"},
+        {{"requeue", "abc", "--reason=x", "--because=y"}, "specify one of them"},
+        {{"requeue", "abc", "--rate", "0/s"}, "like 50/s"},
+        {{"requeue", "abc", "--rate", "5/h"}, "like 50/s"},
+        {{"requeue", "abc", "--by", ""}, "--by takes"},
+        {{"requeue", "abc", "-o", "csv"}, "unknown value of --output: `csv`\nIt is one of: table json jsonl.\n"},
+        {{"discard", "abc", "--to", "q"}, "unknown option"},
+        {{"requeue", "--where", "-q", "q"}, "add --yes"}};
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
@@ -145,7 +152,7 @@ Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
     const daemon_output_t *dry = cli(d, "requeue", "--where", "-r", "reported", "--dry-run");
     cr_assert(dry->code == 0 && has(dry->out, "3 would be put back"), "%s%s", dry->out, dry->err);
     const daemon_output_t *odd = cli(d, "requeue", "--where", "-q", "Q", "--yes");
-    cr_assert(odd->code == 0 && has(odd->err, "the log has none of queue `Q`\n"), "%s", odd->err);
+    cr_assert(odd->code == 0 && has(odd->err, "the log has none of queue `Q`; did you mean `q`?\n"), "%s", odd->err);
     const daemon_output_t *refs = cli(d, "requeue", "zzzzzzzzzzzz", "a!", "--dry-run");
     cr_assert(refs->code == 1 && has(refs->err, "no event has the ref") && has(refs->err, "is not a ref"), "%s", refs->err);
     cr_assert_eq(redis_int(s.r, "EXISTS q sidecar:q:requeued"), 0);

@@ -72,7 +72,7 @@ static inline command_t command(const daemon_t *d, const char *const *words) {
     command_t of = {.argv = {"audit"}};
     size_t n = 1;
     for (; *words; words++) of.argv[n++] = *words;
-    if (strcmp(of.argv[1], "requeue") == 0 || strcmp(of.argv[1], "discard") == 0) {
+    if (strcmp(of.argv[1], "requeue") == 0 || strcmp(of.argv[1], "discard") == 0 || strcmp(of.argv[1], "erase") == 0) {
         of.argv[n++] = "-c";
         of.argv[n++] = daemon_config_path(d);
     }
@@ -127,3 +127,23 @@ static inline char *ref_of(const daemon_t *d, const char *job) {
 }
 
 static inline daemon_t *sidecar(cluster_t *s) { return cluster_sidecar_up(s, (sidecar_t){.queues = QUEUE, .scan = "50ms"}); }
+
+/* Runs a block of docs/audit.md, whose queue is called email, with the config and the log of this sidecar. Kept stdout. */
+static inline char *run_block(const daemon_t *d, const char *name) {
+    char *page = temp_read("docs/audit.md"), *head = kept_printf("```sh %s\n", name);
+    char *block = strstr(page, head), *block_end = block ? strstr(block + 3, "\n```") : NULL;
+    cr_assert(block && block_end, "docs/audit.md has no %s", name);
+    block_end[1] = '\0';
+    char *dir = temp_dir("block"), *bin = temp_path(dir, "queue-sidecar"), *script = temp_path(dir, name),
+         *out = temp_path(dir, "out"), *err = temp_path(dir, "err");
+    cr_assert_eq(symlink(daemon_program(), bin), 0);
+    temp_write(script, block + strlen(head));
+    const char *const env[] = {kept_printf("PATH=%s:%s", dir, getenv("PATH")),
+                               kept_printf("QUEUE_SIDECAR_CONFIG=%s", daemon_config_path(d)),
+                               kept_printf("QUEUE_SIDECAR_AUDIT_PATH=%s", daemon_audit_path(d)), "TZ=UTC", NULL};
+    const char *const argv[] = {"sh", "-eu", script, NULL};
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = out, .err = err});
+    cr_assert(child_wait(child, RUN_MS));
+    cr_assert_eq(child->exit_code, 0, "%s%s", temp_read(out), temp_read(err));
+    return temp_read(out);
+}

@@ -203,10 +203,13 @@ Test(daemon_status, the_first_line_counts_failures_until_they_are_answered) {
         wait_for((run = daemon_run("status", "-c", config), strncmp(run->out, "2 final failures in the last hour", 33) == 0),
                  10000),
         "%s", run->out);
-    cr_assert_eq(daemon_run("audit", "requeue", "-c", config, "--where", "--grep", "one", "--yes")->code, 0);
+    cr_assert(wait_for(audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE kind = 'failed'") == 2, 10000));
+    run = daemon_run("audit", "requeue", "-c", config, "--where", "--grep", "one", "--yes");
+    cr_assert_eq(run->code, 0, "%s%s", run->out, run->err);
     const char *const again[] = {"audit", "requeue", "-c", config, "--where", "--grep", "one", "--yes", "--again", NULL};
     cr_assert_eq(daemon_run_argv(NULL, again)->code, 0);
-    cr_assert(wait_for(audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE kind = 'requeued'") == 2, 10000));
+    cr_assert(wait_for(audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE kind = 'requeued'") == 2, 10000),
+              "%s", daemon_log(d));
     cr_assert(wait_for((run = daemon_run("status", "-c", config), strncmp(run->out, "1 final failure in the last hour", 32) == 0),
                        10000),
               "%s", run->out);

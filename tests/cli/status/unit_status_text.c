@@ -1,6 +1,6 @@
 /* The text of `status` on narrow terminals, and its quotes for a shell. */
-#include "cli/status/checks.h"
-#include "status_fixture.h"
+#include "operate/status/checks.h"
+#include "operate/status/status_fixture.h"
 
 static char *text_of(world_t *w, size_t width) {
     buffer_t out = {0};

@@ -18,5 +18,7 @@ while not stop.is_set():
     if not values:
         stop.wait(nap)
     elif r.zrem(sys.argv[1], values[0]):
-        key = story.key_of(json.loads(values[0])["text"])
-        story.say("polled", key, values[0].hex())
+        text = json.loads(values[0])["text"]
+        story.say("taken", story.key_of(text), values[0].hex())
+        story.handle(text)
+        story.say("done", story.key_of(text))

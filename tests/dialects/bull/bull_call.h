@@ -10,7 +10,7 @@
 #define BULL      "bull:video:"
 #define BULL_LOCK "sidecar:app:lock"
 /* Follows the type in the refusal of a key that only BullMQ has. */
-#define OF_BULLMQ ": the queue belongs to BullMQ, and dialect bull serves Bull 4"
+#define OF_BULLMQ ": the queue belongs to BullMQ, and dialect bull serves Bull 4 (see dialect bullmq)"
 
 /* Begins a call with these keys; the last one is NULL. */
 static inline eval_t bull_begin(const script_t *script, const char *const *keys) {
@@ -45,6 +45,8 @@ static inline char *bull_dump(redis_t *r) {
                      "if t == 'list' then v = redis.call('LRANGE', k, 0, -1) end "
                      "if t == 'zset' then v = redis.call('ZRANGE', k, 0, -1, 'WITHSCORES') end "
                      "if t == 'set' then v = redis.call('SMEMBERS', k) table.sort(v) end "
+                     "if t == 'stream' then v = {} for _, e in ipairs(redis.call('XRANGE', k, '-', '+')) do "
+                     "v[#v + 1] = table.concat(e[2], ' ') end end "
                      "if t == 'hash' then local h = redis.call('HGETALL', k) v = {} "
                      "for i = 1, #h, 2 do v[#v + 1] = h[i] .. '=' .. h[i + 1] end table.sort(v) end "
                      "out[#out + 1] = k .. ' ' .. t .. ' ' .. table.concat(quoted(v), ' ') end "

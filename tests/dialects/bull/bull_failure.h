@@ -7,7 +7,8 @@
 #define BULL         "bull:video:"
 #define BULL_LOCK    "sidecar:app:lock"
 #define SIDECAR      "sidecar:video:"
-#define BULL_DATA_OF "{\"text\":\"caf\xc3\xa9\",\"n\":12345678901234567890}"
+#define BULL_TRACE   "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+#define BULL_DATA_OF "{\"text\":\"caf\xc3\xa9\",\"n\":12345678901234567890,\"t\":\"" BULL_TRACE "\"}"
 
 /* Makes a job that a worker let fail for good at `finished` (ms), after two attempts. */
 static inline void bull_fail(redis_t *r, const char *id, const char *finished, const char *reason) {

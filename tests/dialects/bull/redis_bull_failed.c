@@ -1,14 +1,14 @@
-/* bull_seen, bull_failed and bull_record: each failure of Bull gets one record, for any content of the keys. */
+/* failed_seen, failed_page and failed_record: each failure of Bull gets one record, for any content of the keys. */
 #include "bull_failure.h"
-#include "dialects/bull/scripts.h"
+#include "dialects/failed/scripts.h"
 
 #define OVERLAP "600000"
 
-/* ---- bull_seen */
+/* ---- failed_seen */
 
 static redisReply *ask_seen(redis_t *r, const char *token, const char *most, const char *seen) {
-    eval_t call = call_begin(&script_bull_seen, "3");
-    const char *const words[] = {BULL_LOCK, BULL "failed", SIDECAR "recorded", token, OVERLAP, most, seen};
+    eval_t call = call_begin(&script_failed_seen, "3");
+    const char *const words[] = {BULL_LOCK, BULL "failed", SIDECAR "recorded", token, OVERLAP, most, seen, "1", "0"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
     return kept(call_end(&call, r));
 }
@@ -104,9 +104,9 @@ Test(redis_bull_failed, seen_is_fenced_and_checks_types) {
     expect_type(ask_seen(f.r, "T", "100", ""), "recorded", "hash");
 }
 
-/* ---- bull_failed */
+/* ---- failed_page */
 
-/* Arguments of one bull_failed call. */
+/* Arguments of one failed_page call. */
 typedef struct {
     const char *from, *skip, *count, *jobs, *size, *most;
     const char *ids[4];
@@ -118,7 +118,7 @@ static page_t page_new(void) {
 
 static redisReply *read_page(redis_t *r, page_t ask) {
     char fields[8];
-    eval_t call = call_begin(&script_bull_failed, "2");
+    eval_t call = call_begin(&script_failed_page, "2");
     snprintf(fields, sizeof fields, "%d", (int)BULL_FIELDS);
     const char *const words[] = {BULL "failed", SIDECAR "recorded", BULL,     ask.from, ask.skip,
                                  ask.count,     ask.jobs,           ask.size, ask.most, fields};
@@ -226,13 +226,26 @@ Test(redis_bull_failed, reads_jobs_by_id) {
     expect_page(f.r, ask, 4, "", 1, "gone=none behind= retried=");
 }
 
-/* ---- bull_record */
+/* ---- failed_record */
 
 static eval_t record_call(const char *token, const char *id, const char *score, const char *most) {
-    eval_t call = call_begin(&script_bull_record, "5");
-    const char *const words[] = {
-        BULL_LOCK, BULL "failed", SIDECAR "recorded", SIDECAR "failures", SIDECAR "meta", token, id, score,
-        most,      "kind",        "failed",           "payload",          "0123456789"};
+    eval_t call = call_begin(&script_failed_record, "5");
+    const char *const words[] = {BULL_LOCK,
+                                 BULL "failed",
+                                 SIDECAR "recorded",
+                                 SIDECAR "failures",
+                                 SIDECAR "meta",
+                                 token,
+                                 id,
+                                 score,
+                                 "",
+                                 *score ? "1" : "",
+                                 most,
+                                 "",
+                                 "kind",
+                                 "failed",
+                                 "payload",
+                                 "0123456789"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
     return call;
 }

@@ -22,6 +22,7 @@ Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
         {"started", "1700000000010"},
         {"term", "T"},
         {"group", "app"},
+        {"traceparent", BULL_TRACE},
         {"error", "boom\nError: boom\n    at x"},
         {"payload",
          "{\"id\":\"7\",\"name\":\"__default__\",\"data\":" BULL_DATA_OF
@@ -34,6 +35,7 @@ Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
     digest_t digest = digest_of(payload, strlen(payload));
     digest_hex(&digest, hex);
     cr_expect_str_eq(sha256, hex);
+    cr_expect_eq(redis_int(r, "LLEN told"), 1);
     cr_expect_eq(metric_get(&setup.metrics->queues[0].failed_recorded), 1);
     cr_expect_eq(metric_get(&setup.metrics->queues[0].ended_by[REASON_worker_failed]), 1);
 }

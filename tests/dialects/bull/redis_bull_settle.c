@@ -51,8 +51,8 @@ static redisReply *settle_with(redis_t *r, ask_t ask, bool unchanged) {
                                 removes && debounces ? debounce : NULL,
                                 NULL};
     eval_t call = bull_begin(&script_bull_settle, keys);
-    const char *const argv[] = {ask.token, ask.most, ask.from,    ask.to, "2",       "payload",   "0123456789", "1",
-                                "kind",    ask.id,   ask.counter, flags,  ask.error, ask.message, "x"};
+    const char *const argv[] = {ask.token, ask.most, "",     ask.from,    ask.to, "2",       "payload",   "0123456789",
+                                "1",       "kind",   ask.id, ask.counter, flags,  ask.error, ask.message, "x"};
     for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) call_text(&call, argv[i]);
     return settle_answer(unchanged ? call_in_vain(&call, r) : call_end(&call, r));
 }

@@ -79,7 +79,7 @@ static const char *page_settle(page_t *p, const char *token) {
         if (has(p, 'x')) add_key(words, "", p->ids[i], ":logs");
         if (has(p, 'd')) add_key(words, "de:", p->ids[i], "");
     }
-    const char *const arguments[] = {token, p->most, from, to, "2", "queue", "video", "1", "kind"};
+    const char *const arguments[] = {token, p->most, "", from, to, "2", "queue", "video", "1", "kind"};
     for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) add(words, arguments[i]);
     for (size_t i = 0; i < p->count; i++) {
         const char *const job[] = {p->ids[i], p->counters[i], p->flags, "why", "{}", p->records[i]};

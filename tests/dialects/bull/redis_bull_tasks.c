@@ -292,16 +292,20 @@ Test(redis_bull_tasks, refuses_bullmq_and_the_unreleased_layout) {
     static const struct {
         const char *make, *refusal;
     } rows[] = {
-        {"XADD " BULL "events * f v", "the queue belongs to BullMQ (bull:video:events exists): dialect bull serves Bull 4"},
-        {"ZADD " BULL "marker 0 0", "the queue belongs to BullMQ (bull:video:marker exists): dialect bull serves Bull 4"},
-        {"LPUSH " BULL "marker 0", "the queue belongs to BullMQ (bull:video:marker exists): dialect bull serves Bull 4"},
+        {"XADD " BULL "events * f v",
+         "the queue belongs to BullMQ (bull:video:events exists): dialect bull serves Bull 4; see dialect bullmq"},
+        {"ZADD " BULL "marker 0 0",
+         "the queue belongs to BullMQ (bull:video:marker exists): dialect bull serves Bull 4; see dialect bullmq"},
+        {"LPUSH " BULL "marker 0",
+         "the queue belongs to BullMQ (bull:video:marker exists): dialect bull serves Bull 4; see dialect bullmq"},
         {"ZADD " BULL "prioritized 0 1",
-         "the queue belongs to BullMQ (bull:video:prioritized exists): dialect bull serves Bull 4"},
-        {"SET " BULL "pc 1", "the queue belongs to BullMQ (bull:video:pc exists): dialect bull serves Bull 4"},
+         "the queue belongs to BullMQ (bull:video:prioritized exists): dialect bull serves Bull 4; see dialect bullmq"},
+        {"SET " BULL "pc 1",
+         "the queue belongs to BullMQ (bull:video:pc exists): dialect bull serves Bull 4; see dialect bullmq"},
         {"HSET " BULL "meta opts.maxLenEvents 10000",
-         "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"},
+         "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4; see dialect bullmq"},
         {"HSET " BULL "meta version bullmq:5.63.2",
-         "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"}};
+         "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4; see dialect bullmq"}};
     expect_refusal("");
     redis_ok(s.f.r, "HSET " BULL "meta paused 1");
     bull_job(s.f.r, "events", "0"), bull_job(s.f.r, "pc", "0");
@@ -340,8 +344,9 @@ Test(redis_bull_tasks, broken_replies_are_refused) {
 Test(redis_bull_tasks, a_queue_that_bullmq_takes_over_is_refused) {
     redis_ok(s.f.r, "XADD " BULL "events * f v");
     cr_assert_eq(step_as(&s, "T"), OUTCOME_REFUSED);
-    cr_assert_str_eq(s.f.error.text,
-                     "bull:video:events holds a stream: the queue belongs to BullMQ, and dialect bull serves Bull 4");
+    cr_assert_str_eq(
+        s.f.error.text,
+        "bull:video:events holds a stream: the queue belongs to BullMQ, and dialect bull serves Bull 4 (see dialect bullmq)");
     cr_assert_eq(redis_int(s.f.r, "EXISTS " BULL "stalled-check"), 0);
     redis_ok(s.f.r, "DEL " BULL "events");
     fixture_make_key(s.f.r, BULL "stalled", "list");

@@ -1,7 +1,7 @@
 /* Jobs of Bull: the payload rebuilds the same job, byte for byte. Messages of Bull's channel `failed`. */
 #include "base/json/json.h"
 #include "cluster.h"
-#include "dialects/bull/failed_channel.h"
+#include "dialects/bull/failed.h"
 #include "dialects/bull/job.h"
 
 static bull_job_t job_new(void) {
@@ -232,14 +232,14 @@ Test(unit_bull_job, reads_invalid_numbers_as_0) {
     }
 }
 
-static bull_messages_t *messages_new(void) {
-    bull_messages_t *messages = calloc(1, sizeof *messages);
+static failed_messages_t *messages_new(void) {
+    failed_messages_t *messages = calloc(1, sizeof *messages);
     cr_assert(messages);
     return messages;
 }
 
-static void messages_free(bull_messages_t *messages) {
-    bull_messages_clear(messages);
+static void messages_free(failed_messages_t *messages) {
+    failed_messages_clear(messages);
     free(messages);
 }
 
@@ -261,7 +261,7 @@ Test(unit_bull_messages, reads_id_and_error) {
         {"", NULL, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bull_messages_t *messages = messages_new();
+        failed_messages_t *messages = messages_new();
         cr_expect(bull_messages_add(messages, slice_text(rows[i].message)));
         cr_assert_eq(messages->count, rows[i].id ? 1 : 0, "%s", rows[i].message);
         if (messages->count)
@@ -270,7 +270,7 @@ Test(unit_bull_messages, reads_id_and_error) {
     }
 }
 
-static void add(bull_messages_t *messages, int number, bool fits) {
+static void add(failed_messages_t *messages, int number, bool fits) {
     char message[64];
     snprintf(message, sizeof message, "{\"jobId\":\"%d\",\"val\":\"boom\"}", number);
     cr_assert_eq(bull_messages_add(messages, slice_text(message)), fits, "%d", number);
@@ -278,20 +278,20 @@ static void add(bull_messages_t *messages, int number, bool fits) {
 
 Test(unit_bull_messages, keeps_a_bounded_list_in_order) {
     enum { MOST = 4096 };
-    bull_messages_t *messages = messages_new();
+    failed_messages_t *messages = messages_new();
     for (int i = 0; i < MOST; i++) add(messages, i, true);
     add(messages, MOST, false);
     cr_expect(messages->count == MOST && slice_is(messages->all[0]->id, "1"));
-    bull_messages_drop(messages, slice_text("2"));
-    bull_messages_drop(messages, slice_text("2"));
-    bull_messages_drop(messages, slice_text("4096")); /* the last message */
-    bull_messages_pop(messages);
+    failed_messages_drop(messages, slice_text("2"));
+    failed_messages_drop(messages, slice_text("2"));
+    failed_messages_drop(messages, slice_text("4096")); /* the last message */
+    failed_messages_pop(messages);
     cr_expect(messages->count == MOST - 3 && slice_is(messages->all[0]->id, "3"));
     add(messages, 5000, true);
-    while (messages->count > 1) bull_messages_pop(messages);
+    while (messages->count > 1) failed_messages_pop(messages);
     cr_expect(slice_is(messages->all[0]->id, "5000") && messages->bytes == 8);
-    bull_messages_pop(messages);
-    bull_messages_pop(messages);
+    failed_messages_pop(messages);
+    failed_messages_pop(messages);
     cr_expect(messages->count == 0 && messages->bytes == 0);
     add(messages, 1, true);
     cr_expect(slice_is(messages->all[0]->id, "1"));
@@ -304,7 +304,7 @@ Test(unit_bull_messages, large_messages_make_room) {
     int at = sprintf(message, "{\"jobId\":\"1\",\"val\":\"");
     memset(message + at, 'x', LARGE);
     strcpy(message + at + LARGE, "\"}");
-    bull_messages_t *messages = messages_new();
+    failed_messages_t *messages = messages_new();
     for (int i = 0; i < 3; i++) cr_expect(bull_messages_add(messages, slice_text(message)));
     cr_expect(!bull_messages_add(messages, slice_text(message)));
     cr_expect_eq(messages->count, 3);
@@ -313,18 +313,18 @@ Test(unit_bull_messages, large_messages_make_room) {
 
 Test(unit_bull_messages, expects_a_message_for_a_minute) {
     const mono_t now = {1000 * NS_PER_S};
-    bull_messages_t *messages = messages_new();
-    bull_messages_expect(messages, slice_text("1"), now);
-    cr_expect(bull_messages_expected(messages, slice_text("1"), now));
-    cr_expect(!bull_messages_expected(messages, slice_text("2"), now));
-    cr_expect(bull_messages_expected(messages, slice_text("1"), mono_add(now, 60 * NS_PER_S)));
-    cr_expect(!bull_messages_expected(messages, slice_text("1"), mono_add(now, 61 * NS_PER_S)));
-    bull_messages_expect(messages, slice_text("1"), now);
-    cr_expect_eq(bull_messages_expected(messages, slice_text("1"), now), 2);
-    bull_messages_take_expected(messages, slice_text("1"));
-    bull_messages_take_expected(messages, slice_text("2"));
-    cr_expect_eq(bull_messages_expected(messages, slice_text("1"), now), 1, "each expected failure matches one message");
-    for (int i = 0; i < BULL_EXPECTED_MAX; i++) bull_messages_expect(messages, slice_text("other"), now);
-    cr_expect(!bull_messages_expected(messages, slice_text("1"), now));
+    failed_messages_t *messages = messages_new();
+    failed_messages_expect(messages, slice_text("1"), now);
+    cr_expect(failed_messages_expected(messages, slice_text("1"), now));
+    cr_expect(!failed_messages_expected(messages, slice_text("2"), now));
+    cr_expect(failed_messages_expected(messages, slice_text("1"), mono_add(now, 60 * NS_PER_S)));
+    cr_expect(!failed_messages_expected(messages, slice_text("1"), mono_add(now, 61 * NS_PER_S)));
+    failed_messages_expect(messages, slice_text("1"), now);
+    cr_expect_eq(failed_messages_expected(messages, slice_text("1"), now), 2);
+    failed_messages_take_expected(messages, slice_text("1"));
+    failed_messages_take_expected(messages, slice_text("2"));
+    cr_expect_eq(failed_messages_expected(messages, slice_text("1"), now), 1, "each expected failure matches one message");
+    for (int i = 0; i < FAILED_EXPECTED_MAX; i++) failed_messages_expect(messages, slice_text("other"), now);
+    cr_expect(!failed_messages_expected(messages, slice_text("1"), now));
     messages_free(messages);
 }

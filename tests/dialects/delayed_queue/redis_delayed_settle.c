@@ -30,26 +30,10 @@ static settle_t settle_new(const char *verdict) {
 
 static eval_t settle_call(const settle_t *ask) {
     bool pushes = strcmp(ask->verdict, "push") == 0, hash = strcmp(ask->hash, DELAYED_KEYS) != 0;
-    const char *const rest[] = {ask->token,
-                                ask->most,
-                                "2",
-                                "queue",
-                                "email",
-                                "2",
-                                "kind",
-                                "payload",
-                                ask->member,
-                                ask->score,
-                                ask->verdict,
-                                ask->envelope,
-                                pushes ? "7" : "0",
-                                hash ? "8" : "0",
-                                ask->next,
-                                "20000",
-                                ask->last,
-                                ask->pushed,
-                                "failed",
-                                ask->envelope};
+    const char *const rest[] = {
+        ask->token,       ask->most, "",          "2",        "queue",      "email",       "2",
+        "kind",           "payload", ask->member, ask->score, ask->verdict, ask->envelope, pushes ? "7" : "0",
+        hash ? "8" : "0", ask->next, "20000",     ask->last,  ask->pushed,  "failed",      ask->envelope};
     eval_t call = call_begin(&script_quarantine_settle, hash ? "8" : "7");
     call_text(&call, "sidecar:app:lock");
     call_text(&call, "sidecar:email:aside");

@@ -94,10 +94,13 @@ Test(redis_delayed_tasks, the_last_push_of_another_shape_is_marked) {
     expect_empty(&d);
 }
 
+#define TRACE_TEXT "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 /* All attempts, one after the other; then the end with a complete record. */
 Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
-    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 4;")});
-    de_add(d.f.r, WELCOME "###a###b", slice_text("{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}"));
+    open_setup(&d, (fixture_options_t){
+                       .config = DE_QUEUE(DE_TYPES "retry_attempts = 4; on_failure = \"told\"; trace_path = \"/payload/t\";")});
+    de_add(d.f.r, WELCOME "###a###b",
+           slice_text("{\"payload\":{\"t\":\"" TRACE_TEXT "\"},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}"));
     for (int sent = 1; sent <= 3; sent++) {
         until(&d, count(&d, "LLEN de_welcome") == 1);
         cr_assert_eq(records(&d), 0, "the event ended before its last attempt");
@@ -114,8 +117,11 @@ Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
     expect_recorded(&d, "type", WELCOME);
     expect_recorded(&d, "group", "app");
     expect_recorded(&d, "attempts", "3");
-    expect_recorded(&d, "payload", "{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":4,\"logContext\":{}}");
+    expect_recorded(&d, "payload",
+                    "{\"payload\":{\"t\":\"" TRACE_TEXT "\"},\"type\":\"" WELCOME "\",\"attempt\":4,\"logContext\":{}}");
     expect_recorded(&d, "error", NULL);
+    expect_recorded(&d, "traceparent", TRACE_TEXT);
+    cr_expect_eq(count(&d, "LLEN told"), 1);
     cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_retries_exhausted]), 1);
     cr_assert_eq(fixture_log_count("a job has failed for good"), 1);
     /* meta counts the bytes of the stream. */

@@ -1,24 +1,27 @@
 /* private_queues: the monitor records each entry of the workers' dead letter list once. The entries stay in the list. */
-#include "dialects/dialect.h"
-#include "dialects/requeue.h"
 #include "private_fixture.h"
 
 #define LETTERS(settings) FIGHTS("dlq = \"fights-dlq\"; " settings)
+
+#define TRACE_TEXT        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+#define LETTER            "{\"id\":\"a1\",\"type\":\"fight\",\"t\":\"" TRACE_TEXT "\"}"
 
 static setup_t d;
 SUITE(redis_dead_letters, , close_setup(&d));
 
 Test(redis_dead_letters, are_recorded_once_and_stay) {
-    open_fights(&d, LETTERS("id_path = \"/id\"; type_path = \"/type\";"));
+    open_fights(&d, LETTERS("id_path = \"/id\"; type_path = \"/type\"; trace_path = \"/t\"; on_failure = \"told\";"));
     redis_ok(d.f.r, "LPUSH fights-dlq old older"); /* from before the first start of the sidecar */
     until(&d, reasons(&d, "dead_letter") == 2);
-    redis_ok(d.f.r, "LPUSH fights-dlq %s", "{\"id\":\"a1\",\"type\":\"fight\"}");
+    redis_ok(d.f.r, "LPUSH fights-dlq %s", LETTER);
     until(&d, reasons(&d, "dead_letter") == 3);
+    expect_value(&d, "failed", "traceparent", TRACE_TEXT);
+    cr_expect_eq(count(&d, "LLEN told"), 3);
     expect_value(&d, "failed", "job", "a1");
     expect_value(&d, "failed", "type", "fight");
     expect_value(&d, "failed", "dialect", "private_queues");
-    expect_value(&d, "failed", "payload", "{\"id\":\"a1\",\"type\":\"fight\"}");
-    expect_value(&d, "failed", "size", "26");
+    expect_value(&d, "failed", "payload", LETTER);
+    expect_value(&d, "failed", "size", "88");
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 3);
     cr_assert_eq(metric_get(&of(&d)->failed_recorded), 3);
     cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_dead_letter]), 3);
@@ -146,26 +149,11 @@ Test(redis_dead_letters, logs_oversized_entries_without_a_record) {
     cr_assert_eq(records(&d), 2);
 }
 
-/* Requeues a job of this failure's queue, as an operator does. */
-static void requeue_job(const char *job, const char *queue) {
-    requeue_reply_t reply;
-    digest_t digest = digest_of(job, strlen(job));
-    char *id = value_of(&d, "failed", "event");
-    char *marker = kept(keyspace_requeued_of(slice_text(queue)));
-    const event_t record = {.kind = slice_text("requeued"), .answers = slice_text(id)};
-    const requeue_push_t where = {.ready = d.f.keys->queues[0].config->ready, .job = slice_text(job)};
-    cr_assert_eq(conn_open(d.f.conn, &d.f.error), OUTCOME_OK);
-    requeue_append(d.f.conn, d.f.keys,
-                   &(requeue_request_t){.marker = marker, .where = &where, .digest = &digest, .by = "ann", .record = &record});
-    cr_assert_eq(requeue_read(d.f.conn, &reply, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
-    cr_assert_eq(reply.kind, REQUEUE_DONE, "%s", reply.why);
-}
-
 Test(redis_dead_letters, a_requeued_job_of_another_queue_removes_no_dead_letter) {
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "LPUSH fights-dlq job");
     until(&d, reasons(&d, "dead_letter") == 1);
-    requeue_job("job", "gone");
+    requeue_job(&d, "job", "gone");
     cr_assert_eq(there(&d, "fights", "job"), 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
 }
@@ -174,14 +162,14 @@ Test(redis_dead_letters, a_requeued_job_that_fails_again_has_a_second_record) {
     open_fights(&d, LETTERS("retry_times = 0;"));
     redis_ok(d.f.r, "LPUSH fights-dlq other job");
     until(&d, reasons(&d, "dead_letter") == 2);
-    requeue_job("job", d.f.config->queues[0].name);
+    requeue_job(&d, "job", d.f.config->queues[0].name);
     cr_assert_eq(there(&d, "fights", "job"), 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 0);
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(reasons(&d, "dead_letter"), 2);
     redis_ok(d.f.r, "LMOVE fights fights-dlq RIGHT LEFT"); /* a worker pushes the job to dlq again */
     until(&d, reasons(&d, "dead_letter") == 3);
-    requeue_job("job", d.f.config->queues[0].name);
+    requeue_job(&d, "job", d.f.config->queues[0].name);
     redis_ok(d.f.r, "LMOVE fights queue-w1 RIGHT LEFT"); /* the next worker dies with the job, so the sidecar ends the job */
     until(&d, reasons(&d, "retries_exhausted") == 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 1);

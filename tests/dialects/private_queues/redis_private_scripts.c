@@ -147,7 +147,7 @@ Test(redis_private_scripts, removes_marks_of_removed_dead_letters) {
 
 static redisReply *record(redis_t *r, const char *token, const char *mark, const char *most, bool in_vain) {
     eval_t call = call_begin(&script_record_once, "4");
-    const char *const texts[] = {LOCK, RECORDED, FAILURES, META, token, mark, most, "kind", "failed", "payload", "bytes"};
+    const char *const texts[] = {LOCK, RECORDED, FAILURES, META, token, mark, most, "", "kind", "failed", "payload", "bytes"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) call_text(&call, texts[i]);
     return in_vain ? call_in_vain(&call, r) : call_end(&call, r);
 }

@@ -25,7 +25,7 @@
 -- ARGV[10+] these, then names and values of the record; this script adds 'at'
 -- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
 -- Optional PUBLISH
--- Uses     types, now, requeues, rights
+-- Uses     types, now, requeues, erasures, rights
 -- Safe     as requeue: the marker admits one caller, and all checks, also of rights, come before the first write. The job is in wait
 --          before it leaves failed. No allow-oom: a full Redis refuses the script.
 local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'},
@@ -38,8 +38,8 @@ for i = 10, #ARGV do
     local to = #fields < tonumber(ARGV[9]) and fields or record
     to[#to + 1] = ARGV[i]
 end
-local mark = redis.call('HGET', KEYS[1], ARGV[1])
-if mark and ARGV[3] ~= '1' then return {'known', mark} end
+refusal = answered(true, ARGV[3] == '1')
+if refusal then return refusal end
 local job_type = redis.call('TYPE', KEYS[4]).ok
 if job_type ~= 'none' and job_type ~= 'hash' then return {'waiting', 'its key holds a ' .. job_type} end
 if redis.call('EXISTS', KEYS[5]) == 1 then return {'waiting', 'a worker has it'} end

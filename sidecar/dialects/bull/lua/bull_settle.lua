@@ -9,16 +9,17 @@
 -- KEYS[5]  paused    list
 -- KEYS[6]  meta-paused
 -- KEYS[7]  failed    zset
--- KEYS[8]  recorded  the sidecar's zset: `<id>:<score>` of recorded failures; see bull_seen
+-- KEYS[8]  recorded  the sidecar's zset: `<id>:<score>` of recorded failures; see failed_seen
 -- KEYS[9]  failures  stream
 -- KEYS[10] meta      fields `bytes`: of all values in the stream, and `entries`: their number when `bytes` was written
 -- KEYS[11+] for each job: its hash, its lock, with flag x its logs, and with flag d `de:` and its deid
 -- ARGV[1]  token
 -- ARGV[2]  most      bytes that the stream may hold
--- ARGV[3]  from      the jobs are probably among these entries of active, from entry number `from`
--- ARGV[4]  to        to the one before `to`, counted from the tail and from 0; 0 = anywhere
--- ARGV[5]  shared    number of names and values that all records have
--- ARGV[6+] these names and values; the number of other names in the records; these names; and then for each job:
+-- ARGV[3]  notify    list that gets a notification of each end; '' = none
+-- ARGV[4]  from      the jobs are probably among these entries of active, from entry number `from`
+-- ARGV[5]  to        to the one before `to`, counted from the tail and from 0; 0 = anywhere
+-- ARGV[6]  shared    number of names and values that all records have
+-- ARGV[7+] these names and values; the number of other names in the records; these names; and then for each job:
 --   id
 --   counter  stalledCounter when the decision was made; '' = none
 --   flags    r retry, e end, b broken: end an id that names no job; also x the job's removeOnFail is true or 0, so the end deletes
@@ -29,8 +30,8 @@
 -- Reply    {'settled', us that the script took, 0, and one answer for each job}, {'fenced'}, {'type', key, found}. An answer is
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'gone' its worker renewed the lock, or the job is
 --          finished; 'changed'; 'alive' the lock exists; 'full' the stream takes no record; or an error
--- Optional LSET, PUBLISH
--- Uses     types, fence, records, now, rights, clock
+-- Optional LPUSH, LSET, LTRIM, PUBLISH
+-- Uses     types, fence, records, now, rights, clock, notifications
 -- Safe     fenced; compares each job with its decision; checks preconditions and rights of all jobs before the first write; adds
 --          before it removes, the records first; PUBLISH last and by pcall.
 -- Cost     one LREM of all jobs looks through the entries between them and the nearer end of active; without LSET one for each job. A
@@ -43,7 +44,7 @@ local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
 local began = clock_us()
 local COUNTER, FLAGS, ERROR, MESSAGE, RECORD = 1, 2, 3, 4, 5
-local form, first_job = record_form(5)
+local form, first_job = record_form(6)
 
 local jobs, locks, key = {}, {}, 11
 local function next_key()
@@ -60,7 +61,7 @@ for at = first_job, #ARGV, RECORD + #form.names do
 end
 local locked = redis.call('EXISTS', unpack(locks)) > 0
 
-local from, to = tonumber(ARGV[3]), tonumber(ARGV[4])
+local from, to = tonumber(ARGV[4]), tonumber(ARGV[5])
 local side = to > 0 and redis.call('LLEN', KEYS[3]) - to > from and -1 or 1 -- of active: the end that is nearer
 local places, near = {}, to > 0 and redis.call('LRANGE', KEYS[3], -to, -from - 1) or {}
 for i, id in ipairs(near) do places[id] = i - #near - from - 1 end
@@ -164,4 +165,5 @@ for _, job in ipairs(kept) do
     if not job.ends then redis.pcall('PUBLISH', KEYS[2] .. '@', job.id) end
     if job.ends and not job.broken then redis.pcall('PUBLISH', KEYS[7], ARGV[job.at + MESSAGE]) end
 end
+notify(ARGV[3], KEYS[10], now, kept)
 return {'settled', us_since(began), 0, answers_of(jobs)}

@@ -16,11 +16,11 @@
 -- ARGV[7]  size      bytes after which the script reads no further job
 -- ARGV[8]  payload   bytes of a job; of a larger job the reply has only small fields
 -- ARGV[9+] names of fields
--- Reply    {'stalled', now in ms, number, next, and for each returned job: id; state and fields as prologue/jobs.lua appends them}.
+-- Reply    {'stalled', now in ms, number, next, and for each returned job: id; state and fields as prologue/hash_jobs.lua appends them}.
 --          Of a part of active: next is 'tail', or 'end' at the head; number is the entries read that have not stalled. Of the marks:
 --          next is the cursor of the next part, '0' = this is the last; number is the stalled jobs in this part.
 --          {'early', now in ms} marks too young, or set by a worker
--- Uses     jobs, now
+-- Uses     hash_jobs, now
 -- Safe     reads only; a key that is not a hash does not affect other jobs. bull_settle checks again, also that the job is still active.
 --          Jobs that finish during a walk along active shift the entries behind them, so the walk can miss some; the marks, which are
 --          read after it, have these.

@@ -17,15 +17,16 @@
 -- ARGV[8+] names and values of the record; 'at' is added here
 -- Reply    as requeue; {'waiting', why} if the event is scheduled: it was requeued, or the application enqueued it again;
 --          {'unfit', why} if the leader does not send its class
--- Uses     types, now, requeues, rights
+-- Uses     types, now, requeues, erasures, rights
 -- Safe     not fenced; checks everything, also the rights, before the first write, so event, record and marker are written together
 --          or not at all. HSET before ZADD NX, as the library enqueues: an envelope without a member has no effect. Without
 --          allow-oom: a full Redis refuses the script.
 local refusal = wrong_type({{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'stream'}, {KEYS[3], KEYS[3], 'hash'},
     {KEYS[4], KEYS[4], 'zset'}, {KEYS[5], KEYS[5], 'hash'}, {KEYS[6], KEYS[6], 'hash'}})
 if refusal then return refusal end
-local mark, member = redis.call('HGET', KEYS[1], ARGV[1]), ARGV[4]
-if mark and ARGV[3] ~= '1' then return {'known', mark} end
+local member = ARGV[4]
+refusal = answered(true, ARGV[3] == '1')
+if refusal then return refusal end
 if redis.call('ZSCORE', KEYS[4], member) or redis.call('HGET', KEYS[5], member) then
     return {'waiting', 'it is scheduled already'}
 end

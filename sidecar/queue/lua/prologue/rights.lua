@@ -17,7 +17,7 @@ local words, counts -- made at the first use: most scripts need none
 local granted = {} -- by command, first argument and key: the jobs of a page share most keys
 local function missing_right(calls)
     words = words or {LINSERT = 'BEFORE', XADD = '*', XTRIM = 'MAXLEN'}
-    counts = counts or {DEL = 0, HSET = 2, LINSERT = 3, LLEN = 0, LRANGE = 2, LREM = 2, LSET = 2, UNLINK = 0, XADD = 3, XTRIM = 2, ZADD = 2,
+    counts = counts or {DEL = 0, HSET = 2, LINSERT = 3, LLEN = 0, LRANGE = 2, LREM = 2, LSET = 2, UNLINK = 0, XACK = 2, XADD = 3, XTRIM = 2, ZADD = 2,
         ZCOUNT = 2, ZRANGE = 2, ZRANGEBYSCORE = 2, ZREMRANGEBYRANK = 2, ZREMRANGEBYSCORE = 2}
     for _, call in ipairs(calls) do
         local command, key, refusal = call[1], call[2], nil

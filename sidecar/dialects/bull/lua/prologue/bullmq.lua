@@ -3,7 +3,7 @@ local function bullmq(keys)
     for _, key in ipairs(keys) do
         local found = redis.call('TYPE', key).ok
         if found ~= 'none' and found ~= 'hash' then
-            return {'type', key, found .. ': the queue belongs to BullMQ, and dialect bull serves Bull 4'}
+            return {'type', key, found .. ': the queue belongs to BullMQ, and dialect bull serves Bull 4 (see dialect bullmq)'}
         end
     end
 end

@@ -1,0 +1,111 @@
+// Whether the keys of a queue are of a BullMQ that the sidecar knows.
+#include "base/json/json.h"
+#include "dialects/bullmq/internal.h"
+#include "redis/reply.h"
+
+enum {
+    OLDEST_MAJOR = 5,
+    NEWEST_MAJOR = 6,
+    SHOWN_MAX = 64, // bytes of an unknown version in a message
+};
+
+// The newest minor of each major that the tests run with.
+static const int64_t tested_minors[] = {[5] = 81, [6] = 7};
+
+// Reads digits from *at on. False: there are none, or too many.
+static bool version_number(slice_t text, size_t *at, int64_t *out) {
+    size_t begin = *at;
+    for (*out = 0; *at < text.len && text.data[*at] >= '0' && text.data[*at] <= '9' && *at - begin < 9; ++*at)
+        *out = *out * 10 + (text.data[*at] - '0');
+    return *at > begin;
+}
+
+bool bullmq_version_read(slice_t text, bullmq_version_t *out) {
+    static const char name[] = "bullmq";
+    size_t at = sizeof name - 1;
+    if (text.len < at || memcmp(text.data, name, at) != 0) return false;
+    while (at < text.len && text.data[at] != ':') at++;
+    int64_t *const parts[] = {&out->major, &out->minor, &out->patch};
+    for (size_t i = 0; i < 3; i++) {
+        if (at >= text.len || text.data[at++] != (i ? '.' : ':')) return false;
+        if (!version_number(text, &at, parts[i])) return false;
+    }
+    return true;
+}
+
+static void adopt_append(conn_t *conn, const queue_keys_t *at) {
+    request_begin(conn, "HMGET");
+    bull_keys(conn, at, "meta");
+    request_text(conn, "version");
+    request_end(conn);
+    request_begin(conn, "TYPE");
+    bull_keys(conn, at, "events");
+    request_end(conn);
+    request_begin(conn, "EXISTS");
+    bull_keys(conn, at, "id", "wait", "active", "delayed", "failed", "completed");
+    request_end(conn);
+}
+
+static void adopt_refuse_version(buffer_t *refusal, const char *base, slice_t version) {
+    buffer_printf(refusal, "%s:meta has the version ", base);
+    json_write_string(refusal, (slice_t){version.data, version.len < SHOWN_MAX ? version.len : SHOWN_MAX});
+    buffer_str(refusal, ": dialect bullmq serves BullMQ 5 and 6");
+}
+
+// BullMQ writes its version when an application opens a Queue, and its events whenever something happens to a job. Where only
+// workers have run there is no version.
+outcome_t bullmq_adopt(const call_t *call, buffer_t *refusal) {
+    const queue_keys_t *at = call_queue(call);
+    const char *base = bull_config(at->config)->base;
+    bullmq_version_t version;
+    *call->error = (redis_error_t){0};
+    adopt_append(call->conn, at);
+    redisReply *meta = conn_read_next(call->conn, NULL, call->error);
+    redisReply *events = conn_read_next(call->conn, NULL, call->error);
+    redisReply *others = conn_read_next(call->conn, NULL, call->error);
+    slice_t text = reply_slice(reply_at(meta, 0));
+    if (call->error->outcome != OUTCOME_OK)
+        ;
+    else if (text.len && (!bullmq_version_read(text, &version) || version.major < OLDEST_MAJOR || version.major > NEWEST_MAJOR))
+        adopt_refuse_version(refusal, base, text);
+    else if (!text.len && !reply_is(events, "stream") && reply_int(others) > 0)
+        buffer_printf(refusal,
+                      "the queue does not belong to BullMQ 5 or 6 (%s:meta has no version, and %s:events is no stream): dialect "
+                      "bull serves Bull 4",
+                      base, base);
+    conn_reply_free(meta);
+    conn_reply_free(events);
+    conn_reply_free(others);
+    return call->error->outcome;
+}
+
+// Notes each queue whose BullMQ is newer than those of the tests.
+outcome_t bullmq_survey(const call_t *call, survey_report_fn *report, void *self) {
+    const keyspace_t *keys = call->keys;
+    *call->error = (redis_error_t){0};
+    for (int read = 0; read < 2; read++) {
+        for (size_t i = call->queue; i < keys->queue_count; i++) {
+            bullmq_version_t version;
+            redis_error_t refusal;
+            if (keys->queues[i].config->dialect != &bullmq_settings) continue;
+            if (!read) {
+                request_begin(call->conn, "HGET");
+                bull_keys(call->conn, &keys->queues[i], "meta");
+                request_text(call->conn, "version");
+                request_end(call->conn);
+                continue;
+            }
+            redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error); // adopt refuses other systems
+            if (reply && bullmq_version_read(reply_slice(reply), &version) && version.major >= OLDEST_MAJOR &&
+                version.major <= NEWEST_MAJOR && version.minor > tested_minors[version.major]) {
+                char *text = mem_printf("BullMQ %" PRId64 ".%" PRId64 " is newer than %" PRId64 ".%" PRId64
+                                        ", the newest that dialect bullmq was tested with",
+                                        version.major, version.minor, version.major, tested_minors[version.major]);
+                report(self, false, i, text);
+                free(text);
+            }
+            conn_reply_free(reply);
+        }
+    }
+    return call->error->outcome;
+}

@@ -1,0 +1,119 @@
+#!lua
+-- bullmq_requeue: requeues a failed job of a BullMQ queue, as BullMQ's own Job.retry() does, at most once for each event.
+--
+-- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its requeue marker, 'requeued <when, ms> <by whom>'
+-- KEYS[2]  failures  stream that takes the record
+-- KEYS[3]  meta      hash of that stream's queue; field `bytes`: of all values in the stream
+-- KEYS[4]  job       its hash
+-- KEYS[5]  job lock
+-- KEYS[6]  failed    zset
+-- KEYS[7]  wait      list
+-- KEYS[8]  paused    list; in BullMQ 5 in place of wait while the queue is paused
+-- KEYS[9]  of bullmq hash `meta`: version, paused, concurrency, opts.maxLenEvents
+-- KEYS[10] active    list
+-- KEYS[11] delayed   zset
+-- KEYS[12] id        string: the last number that BullMQ gave to a job
+-- KEYS[13] prioritized  zset
+-- KEYS[14] pc        string: counter of jobs with a priority
+-- KEYS[15] marker    zset on which workers wait
+-- KEYS[16] events    stream of BullMQ
+-- KEYS[17] waiting   zset `waiting-children`
+-- KEYS[18] parent    hash; KEYS[18] to KEYS[21] are of the parent of the job. If it has none, these are a key that does not exist
+-- KEYS[19] unsuccessful  zset
+-- KEYS[20] fails     hash `failed`
+-- KEYS[21] dependencies  set
+-- ARGV[1]  event     the field in requeued
+-- ARGV[2]  by        operator
+-- ARGV[3]  again     '1': ignore a marker
+-- ARGV[4]  job       id of the job
+-- ARGV[5]  made      `timestamp` of the job that failed, to detect another job with its id; '' = do not compare
+-- ARGV[6]  lifo      '1': workers take the job next
+-- ARGV[7]  parent    KEYS[18]; '' = none, or a key outside of the queues that the sidecar serves
+-- ARGV[8]  size      bytes of all values of the record
+-- ARGV[9]  fields    number of names and values that follow, for a hash that is gone
+-- ARGV[10+] these, then names and values of the record; this script adds 'at'
+-- Reply    as requeue, {'waiting', why}: nothing was done, because the job is not among the failed ones; {'unfit', why}: nothing was
+--          done, because of its parent
+-- Uses     types, now, requeues, erasures, rights
+-- Safe     as requeue: the marker admits one caller, and all checks, also of rights, come before the first write. The job is in wait
+--          before it leaves failed. No allow-oom: a full Redis refuses the script.
+local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'}, {KEYS[8], 'list'},
+    {KEYS[9], 'hash'}, {KEYS[10], 'list'}, {KEYS[11], 'zset'}, {KEYS[12], 'string'}, {KEYS[13], 'zset'}, {KEYS[14], 'string'},
+    {KEYS[15], 'zset'}, {KEYS[16], 'stream'}, {KEYS[17], 'zset'}, {KEYS[18], 'hash'}, {KEYS[19], 'zset'}, {KEYS[20], 'hash'},
+    {KEYS[21], 'set'}}
+for i, want in ipairs(wanted) do wanted[i] = {want[1], want[1], want[2]} end
+local refusal = wrong_type(wanted)
+if refusal then return refusal end
+local id, fields, record = ARGV[4], {}, {}
+for i = 10, #ARGV do
+    local to = #fields < tonumber(ARGV[9]) and fields or record
+    to[#to + 1] = ARGV[i]
+end
+refusal = answered(true, ARGV[3] == '1')
+if refusal then return refusal end
+local job_type = redis.call('TYPE', KEYS[4]).ok
+if job_type ~= 'none' and job_type ~= 'hash' then return {'waiting', 'its key holds a ' .. job_type} end
+if redis.call('EXISTS', KEYS[5]) == 1 then return {'waiting', 'a worker has it'} end
+local failed = redis.call('ZSCORE', KEYS[6], id)
+local job = redis.call('HMGET', KEYS[4], 'name', 'timestamp', 'priority', 'parentKey')
+local there = job[1] ~= false -- a worker may write fields of a job that is gone, but never its name
+if there and ARGV[5] ~= '' and (job[2] or '') ~= ARGV[5] then return {'waiting', 'another job has its id now'} end
+if there and not failed then return {'waiting', 'it is no longer failed: it waits, runs, or has completed'} end
+if redis.call('LPOS', KEYS[10], id) then return {'waiting', 'it is active'} end
+for _, key in ipairs({KEYS[11], KEYS[13], KEYS[17]}) do
+    if redis.call('ZSCORE', key, id) then return {'waiting', 'it is delayed, or waits'} end
+end
+if not there and #fields == 0 then return {'waiting', 'its hash is gone, and the audit log has no copy'} end
+local parent = there and job[4] or ''
+if parent ~= '' and parent ~= ARGV[7] then
+    return {'unfit', 'its parent ' .. string.sub(parent, 1, 128) .. ' is in no bullmq queue of this config'}
+end
+
+local meta = redis.call('HMGET', KEYS[9], 'version', 'paused', 'concurrency', 'opts.maxLenEvents')
+local major, minor, patch = string.match(meta[1] or '', '^bullmq[^:]*:(%d+)%.(%d+)%.(%d+)')
+local number = (tonumber(major) or 5) * 1e12 + (tonumber(minor) or 0) * 1e6 + (tonumber(patch) or 0)
+local full = meta[2] or (tonumber(meta[3] or '') and redis.call('LLEN', KEYS[10]) >= tonumber(meta[3]))
+local priority = there and job[3] or '0'
+for i = 1, there and 0 or #fields, 2 do
+    if fields[i] == 'priority' then priority = fields[i + 1] end
+end
+priority = number >= 6000003000015 and tonumber(priority) or 0 -- before 6.3.15 BullMQ's own script ignores it
+local ordered = priority ~= 0
+local count = (tonumber(string.match(redis.call('GET', KEYS[14]) or '', '^%d+$')) or 0) + 1
+-- pause-7.lua of BullMQ 5 renames paused over wait when the queue is resumed: there a job in wait would be lost.
+local target = meta[2] and number < 6e12 and KEYS[8] or KEYS[7]
+local push = ARGV[6] == '1' and 'RPUSH' or 'LPUSH'
+local at = now_ms()
+local last_id = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
+-- After FLUSHALL or obliterate() BullMQ numbers new jobs from 1 again, and drops a new job whose number has a hash.
+local raises = not there and #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > last_id
+local waits = parent ~= '' and redis.call('EXISTS', KEYS[18]) == 1
+local unsuccessful = waits and redis.call('ZSCORE', KEYS[19], KEYS[4])
+local fails = waits and not unsuccessful and redis.call('HEXISTS', KEYS[20], KEYS[4]) == 1
+refusal = missing_right({{'XADD', KEYS[2]}, {'HSET', KEYS[3]}, {'HSET', KEYS[1]}, {'HSET', not there and KEYS[4]},
+    {'SET', raises and KEYS[12]}, {'SET', ordered and KEYS[14]}, {'ZADD', ordered and KEYS[13]}, {push, not ordered and target},
+    {'ZADD', not full and KEYS[15]}, {'SADD', (unsuccessful or fails) and KEYS[21]}, {'XADD', KEYS[16]}, {'HDEL', KEYS[4]},
+    {'ZREM', KEYS[6]}, {'ZREM', unsuccessful and KEYS[19]}, {'HDEL', fails and KEYS[20]}})
+if refusal then return refusal end
+
+add_record(at, 'requeued ' .. at .. ' ' .. ARGV[2], record, ARGV[8])
+if not there then redis.call('HSET', KEYS[4], unpack(fields)) end
+if raises then redis.call('SET', KEYS[12], id) end
+if ordered then
+    redis.call('SET', KEYS[14], string.format('%.0f', count))
+    redis.call('ZADD', KEYS[13], string.format('%.0f', priority * 4294967296 + count % 4294967296), id)
+elseif push == 'RPUSH' then
+    redis.call('RPUSH', target, id)
+else
+    redis.call('LPUSH', target, id)
+end
+if not full then redis.call('ZADD', KEYS[15], 0, '0') end
+if unsuccessful or fails then redis.call('SADD', KEYS[21], KEYS[4]) end
+redis.call('HDEL', KEYS[4], 'finishedOn', 'processedOn', 'failedReason', 'defa')
+redis.call('ZREM', KEYS[6], id)
+if unsuccessful then redis.call('ZREM', KEYS[19], KEYS[4]) end
+if fails then redis.call('HDEL', KEYS[20], KEYS[4]) end
+-- Only listeners miss an event. A stream without further ids must not keep the job from its removal.
+redis.pcall('XADD', KEYS[16], 'MAXLEN', '~', tonumber(meta[4] or '') and meta[4] or 10000, '*', 'event', 'waiting', 'jobId', id, 'prev',
+    'failed')
+return {'done'}

@@ -1,0 +1,16 @@
+// queue.js QUEUE pause|resume|retry ID: an operator's call of BullMQ's own API. Prints the error of a call that fails.
+const { open } = require("./bullmq");
+const { say } = require("./story");
+
+(async () => {
+  const [name, what, id] = process.argv.slice(2);
+  const queue = open(name);
+  if (what === "retry") await (await queue.getJob(id)).retry("failed");
+  else await queue[what]();
+  say("called", id || "-", what);
+  await queue.close();
+  process.exit(0);
+})().catch((error) => {
+  say("error", "-", error);
+  process.exit(1);
+});

@@ -1,0 +1,122 @@
+/* The jobs of each dialect, as people see them. */
+#include "jobs_reader.h"
+
+static fixture_t f;
+SUITE(redis_jobs_dialects, , fixture_stop(&f));
+
+static void begin(const char *queue) {
+    f = fixture_start(
+        &(fixture_options_t){.config = kept_printf("group = \"app\"; queues = ( { name = \"email\"; %s } );", queue)});
+}
+
+#define TASK(list, id, exc, retry)                                                                                               \
+    "{\"data\":\"d\",\"id\":\"" id "\",\"queue\":\"" list "\",\"taskStatus\":{\"excTimestamp\":" exc                             \
+    ",\"genTimestamp\":1700000000000,\"retry\":" retry ",\"state\":\"normal\"},\"type\":\"mail\",\"unique\":true}"
+
+Test(redis_jobs_dialects, kmqueue_shows_all_lists_of_a_group_without_the_marker) {
+    begin("dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"];");
+    redis_ok(f.r, "LPUSH worker1_queue %s", TASK("worker1_queue", "a", "0", "0"));
+    redis_ok(f.r, "LPUSH worker2_queue %s", TASK("worker2_queue", "b", "0", "1"));
+    redis_ok(f.r, "LPUSH %s %s", f.config->queues[0].backup, TASK("worker2_queue", "c", "1700000005000", "2"));
+    redis_ok(f.r, "LPUSH %s %s", f.config->queues[0].backup,
+             kept_printf("{\"id\":\"0f8fad5b-d9cb-469f-a165-70867728950e\",\"queue\":\"%s\",\"taskStatus\":{\"excTimestamp\":0,"
+                         "\"genTimestamp\":1,\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}",
+                         f.config->queues[0].backup));
+    read_state(&f, JOBS_READY);
+    cr_assert_eq(read_count, 2);
+    cr_expect_str_eq(read_jobs[0].id, "a");
+    cr_expect_str_eq(read_jobs[0].key, "worker1_queue");
+    cr_expect_str_eq(read_jobs[1].id, "b");
+    cr_expect_eq(read_jobs[1].retries, 1);
+    read_state(&f, JOBS_IN_PROGRESS);
+    cr_assert_eq(read_count, 1);
+    cr_expect_str_eq(read_jobs[0].id, "c");
+    cr_expect_str_eq(read_jobs[0].type, "mail");
+    cr_expect_eq(read_jobs[0].since, 1700000005000);
+    cr_expect_eq(read_jobs[0].retries, 2);
+    read_state(&f, JOBS_DELAYED);
+    cr_expect_eq(read_count, 0);
+}
+
+Test(redis_jobs_dialects, delayed_queue_shows_member_and_envelope) {
+    begin("dialect = \"delayed_queue\"; types = [\"com.shop.Payment\"];");
+    redis_ok(f.r, "ZADD de_delayed_events 4000000000000 com.shop.Payment###17");
+    redis_ok(f.r, "HSET de_events com.shop.Payment###17 %s",
+             "{\"payload\":{\"sum\":5},\"type\":\"com.shop.Payment\",\"attempt\":3,\"logContext\":{}}");
+    redis_ok(f.r, "LPUSH %s %s", "de_payment",
+             "{\"payload\":{\"sum\":6},\"type\":\"com.shop.Payment\",\"attempt\":2,\"logContext\":{}}");
+    read_all(&f, &(jobs_query_t){.state = JOBS_DELAYED, .texts = (const char *const[]){"\"sum\":5"}, .text_count = 1});
+    cr_assert_eq(read_count, 1);
+    cr_expect_str_eq(read_jobs[0].id, "17");
+    cr_expect_str_eq(read_jobs[0].type, "com.shop.Payment");
+    cr_expect_eq(read_jobs[0].retries, 2);
+    cr_expect_eq(read_jobs[0].due, 4000000000000);
+    cr_expect(strstr(read_jobs[0].payload, "\"sum\":5") != NULL);
+    read_state(&f, JOBS_READY);
+    cr_assert_eq(read_count, 1);
+    cr_expect_str_eq(read_jobs[0].type, "com.shop.Payment");
+    cr_expect_eq(read_jobs[0].retries, 1);
+    read_state(&f, JOBS_IN_PROGRESS);
+    cr_expect_eq(read_count, 0);
+}
+
+Test(redis_jobs_dialects, bull_shows_the_hashes_of_its_ids) {
+    begin("dialect = \"bull\"; bull_queue = \"video\";");
+    for (int i = 1; i <= 3; i++)
+        redis_ok(
+            f.r,
+            "HSET bull:video:%s name resize data %s opts {} timestamp 1700000000000 processedOn 1700000009000 attemptsMade 1",
+            kept_printf("%d", i), kept_printf("{\"image\":%d}", i));
+    redis_ok(f.r, "ZADD bull:video:delayed %s 1", kept_printf("%lld", 4000000000000LL * 4096 + 1));
+    redis_ok(f.r, "LPUSH bull:video:wait 2 9");
+    redis_ok(f.r, "LPUSH bull:video:active 3");
+    redis_ok(f.r, "SET bull:video:9 x");
+    read_state(&f, JOBS_DELAYED);
+    cr_assert_eq(read_count, 1);
+    cr_expect_str_eq(read_jobs[0].id, "1");
+    cr_expect_str_eq(read_jobs[0].type, "resize");
+    cr_expect_str_eq(read_jobs[0].payload, "{\"image\":1}");
+    cr_expect_eq(read_jobs[0].due, 4000000000000);
+    cr_expect_eq(read_jobs[0].created, 1700000000000);
+    cr_expect_eq(read_jobs[0].retries, 1);
+    read_state(&f, JOBS_READY);
+    cr_assert_eq(read_count, 2, "an id without a job is shown, too");
+    cr_expect_str_eq(read_jobs[0].id, "2");
+    read_state(&f, JOBS_IN_PROGRESS);
+    cr_assert_eq(read_count, 1);
+    cr_expect_eq(read_jobs[0].since, 1700000009000);
+    read_all(&f, &(jobs_query_t){.state = JOBS_READY, .texts = (const char *const[]){"image\":2"}, .text_count = 1});
+    cr_assert_eq(read_count, 1);
+}
+
+Test(redis_jobs_dialects, private_queues_show_the_running_job_of_each_worker) {
+    begin("dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\";");
+    redis_ok(f.r, "LPUSH fights waits");
+    for (int i = 0; i < 150; i++) redis_ok(f.r, "LPUSH %s %s later", kept_printf("queue-w%d", i), kept_printf("job %d", i));
+    read_state(&f, JOBS_READY);
+    cr_assert_eq(read_count, 1);
+    read_state(&f, JOBS_IN_PROGRESS);
+    cr_assert_eq(read_count, 150);
+    for (int i = 0; i < 150; i++) {
+        char *job = kept_printf("job %d", i), *worker = kept_printf("w%d", i);
+        bool found = false;
+        for (size_t k = 0; k < read_count; k++)
+            found |= strcmp(read_jobs[k].payload, job) == 0 && strcmp(read_jobs[k].worker, worker) == 0;
+        cr_expect(found, "%s", job);
+    }
+    jobs_reader_t *reader = jobs_open(f.keys, 0, &(jobs_query_t){.state = JOBS_IN_PROGRESS}, NULL);
+    buffer_t cursor = {0};
+    read_count = 0;
+    read_more(&f, reader, 40);
+    cr_assert_eq(read_count, 40);
+    cr_assert(!jobs_missing(reader));
+    jobs_cursor(reader, &cursor);
+    jobs_close(reader);
+    reader = jobs_open(f.keys, 0, &(jobs_query_t){.state = JOBS_IN_PROGRESS}, buffer_text(&cursor));
+    read_more(&f, reader, 0);
+    cr_assert(jobs_ended(reader));
+    cr_assert(jobs_missing(reader), "SCAN may return the lists in another order");
+    jobs_close(reader);
+    buffer_free(&cursor);
+    cr_assert_eq(read_count, 150);
+}
