@@ -16,7 +16,7 @@ run() { # server, filter
 # With Valkey run the tests of scripts, and those of whole sidecars in which the server may make a difference: its replies, its tracking,
 # its Cluster, its failovers. redis_auditor_writer is left out: it fails writes of the audit log, which is a file.
 if [ "$QS_FILTER" = '*' ]; then
-    run valkey-server '@(redis_!(auditor_writer)|daemon_@(auditor|bull|clients*|cluster*|delayed*|erase|jobs|kmqueue*|leader|monitor|password|private|promises|queues|redis|reload|requeue*|sentinel|services|status*|tls|upgrade|workers))/*'
+    run valkey-server '@(redis_!(auditor_writer)|daemon_@(auditor|bull|clients*|cluster*|delayed*|groups*|kmqueue*|leader|monitor|password|private|promises|redis|requeue*|sentinel|tls))/*'
     run redis-server '*'
 else
     run valkey-server "$QS_FILTER"

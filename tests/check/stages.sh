@@ -153,7 +153,8 @@ in_process() {
 }
 
 # Left out: commands in one process and one thread (daemon_audit_*, daemon_check_files, daemon_cli, daemon_completion, daemon_demo,
-# daemon_refused_config), and the memory of the plain program.
+# daemon_refused_config), the memory of the plain program, and the workers of the docs and of others (daemon_clients*, daemon_workers), which
+# take more of the processor than the sidecars beside them.
 daemons() {
     if ! $fixed build/thread/queue-sidecar version >/dev/null 2>&1; then
         echo "SKIPPED: a program built with -fsanitize=thread does not start on this kernel"
@@ -161,7 +162,7 @@ daemons() {
     fi
     QS_DAEMON=build/thread/queue-sidecar QS_TEST_SLOW=4 \
         $fixed timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 240 \
-        --filter 'daemon_!(audit_*|*_memory|check_files|cli|completion|demo|refused_config)/*'
+        --filter 'daemon_!(audit_*|clients*|*_memory|check_files|cli|completion|demo|refused_config|workers)/*'
 }
 
 # The suite with the libraries and the Redis 8.0 of Debian 13. Tests that use Redis also run with Valkey 8.1.
@@ -174,6 +175,7 @@ documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jo
 
 # The product connects with TLS: to the server itself, or before a proxy to a relay. Left out:
 # - unit_*: functions without a server;
+# - redis_script_* and the suites of dialects: their subject is a script, a reply or a right, of which the connection knows nothing;
 # - daemon_tls*, daemon_sentinel, daemon_cluster*, daemon_completion, daemon_demo: QS_TLS changes nothing, because their configs name
 #   no socket. Those of TLS always use it, and half of the failovers of Sentinel do;
 # - daemon_audit_*, daemon_cli: commands on files, and daemon_monitor_memory: the memory of the plain program;
@@ -181,7 +183,7 @@ documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jo
 # - daemon_chaos, daemon_clients*: they take minutes, and have stages of their own.
 over_tls() {
     QS_TLS=1 timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 180 --filter \
-        '@(redis_*|daemon_@(auditor|bull|delayed*|http|kmqueue*|leader|loop|metrics|monitor|password|private|promises|queues|redis|reload|requeue*|sd_notify|services|status*|tasks|workers))/*'
+        '@(redis_!(acl_dialects|bull*|dead_letters|delayed*|dialects_hostile|failed*|groups*|kmqueue*|list*|private*|script_*)|daemon_@(auditor|bull|delayed*|http|kmqueue*|leader|loop|metrics|monitor|password|private|promises|queues|redis|reload|requeue*|sd_notify|services|status*|tasks|workers))/*'
 }
 
 # Tests that take minutes: sidecars die during 10,000 jobs with the workers of the docs, or while jobs fall due; a role hangs;
