@@ -190,17 +190,21 @@ Test(redis_groups_settle, keys_of_the_wrong_type_lose_nothing) {
         }
 }
 
-/* Returns the ids that a page of stream_page.lua has, separated by spaces; kept. */
-static char *page_of(const char *from, const char *count, const char *timeout) {
+/* Returns the ids that a page of stream_page.lua has after `slice_us`, separated by spaces; kept. */
+static char *page_within(const char *slice_us, const char *from, const char *count, const char *timeout) {
     size_t len;
     const char *text = fixture_script(&script_stream_page, &len);
-    redisReply *reply = kept(
-        redis_do(d.f.r, "EVAL %b 2 mail mail:errors workers %s + 3000 %s 1000000 9999 9999 %s", text, len, from, count, timeout));
+    redisReply *reply = kept(redis_do(d.f.r, "EVAL %b 2 mail mail:errors workers %s + 3000 %s %s 9999 9999 %s", text, len, from,
+                                      count, slice_us, timeout));
     cr_assert_eq(reply->type, REDIS_REPLY_ARRAY, "%s", reply->str);
     buffer_t ids = {0};
     for (size_t i = 3; i < reply->elements; i += 7) buffer_printf(&ids, "%s%s", ids.len ? " " : "", reply->element[i]->str);
     buffer_printf(&ids, "; to %s%s", reply->element[1]->str, reply->element[2]->integer ? ", the end" : "");
     return kept(ids.data);
+}
+
+static char *page_of(const char *from, const char *count, const char *timeout) {
+    return page_within("1000000", from, count, timeout);
 }
 
 Test(redis_groups_settle, a_page_has_only_entries_that_may_need_an_action) {
@@ -212,4 +216,14 @@ Test(redis_groups_settle, a_page_has_only_entries_that_may_need_an_action) {
     redis_ok(d.f.r, "HSET mail:errors 7-7 text");
     cr_assert_str_eq(page_of("-", "9", ""), "5-5 6-6 7-7; to 7-7, the end");
     cr_assert_str_eq(page_of("-", "9", "60000"), "7-7; to 7-7, the end", "w1 has read within the timeout");
+}
+
+/* The clock is looked at between the entries of one XPENDING, because each of them costs more than its line there. */
+Test(redis_groups_settle, a_page_ends_after_its_slice) {
+    for (int i = 10; i < 50; i++) redis_ok(d.f.r, "XADD mail %d-1 data x", i);
+    redis_ok(d.f.r, "XREADGROUP GROUP workers w1 STREAMS mail >");
+    for (int i = 10; i < 50; i++) redis_ok(d.f.r, "XCLAIM mail workers w1 0 %d-1 IDLE 5000 RETRYCOUNT 1", i);
+    cr_assert_str_eq(page_within("1", "-", "99", ""), "5-5 6-6 10-1 11-1 12-1 13-1 14-1 15-1; to 15-1");
+    cr_assert_str_eq(page_within("1", "(15-1", "3", ""), "16-1 17-1 18-1; to 18-1");
+    cr_assert_str_eq(page_within("1", "(43-1", "99", ""), "44-1 45-1 46-1 47-1 48-1 49-1; to 49-1, the end");
 }
