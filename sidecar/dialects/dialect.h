@@ -67,6 +67,8 @@ typedef struct scan_ops {
     bool of_worker;  // a worker writes one heartbeat for all its jobs: a missing heartbeat alone proves that the worker is gone
     bool blank_is_dead; // a heartbeat of white space counts as missing
 
+    // A scan without rotation: a new field of the errors hash begins a scan soon.
+    bool reports;
     // Functions for a scan without rotation. The state belongs to one queue in one term. The monitor closes the state and opens
     // it again when the state may be out of date.
     void *(*open)(const queue_keys_t *keys);

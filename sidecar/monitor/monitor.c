@@ -43,6 +43,7 @@ static void monitor_add_queue(monitor_t *m, size_t queue) {
     for (size_t i = 0; ops->side_tasks[i]; i++) monitor_add_task(m, queue, ops->side_tasks[i]);
     if (!scan) return;
     m->scans_any = true;
+    if (scan->reports) monitor_track(m, config->errors, 2 * queue + 2);
     if (!scan->rotation) return;
     monitor_track(m, config->backup, 2 * queue + 1);
     if (scan->rotation->reports) monitor_track(m, config->errors, 2 * queue + 2);

@@ -54,15 +54,22 @@ void pages_forget(pages_t *pages, size_t queue) {
 
 void pages_append_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm) {
     const scan_ops_t *ops = pages_ops(pages, call->queue);
-    if (ops->rotation)
+    if (ops->rotation) {
         backup_status_append(call, ops->rotation, known, arm);
-    else
-        ops->status_append(call, pages_state(pages, call->queue));
+        return;
+    }
+    if (arm && ops->reports) backup_reports_append(call);
+    ops->status_append(call, pages_state(pages, call->queue));
 }
 
 outcome_t pages_read_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm, backup_status_t *out) {
     const scan_ops_t *ops = pages_ops(pages, call->queue);
-    if (!ops->rotation) return ops->status_read(call, pages_state(pages, call->queue), out);
+    if (!ops->rotation) {
+        redis_error_t arming = {0};
+        if (arm && ops->reports) (void)backup_reports_read(call, &arming);
+        if (ops->status_read(call, pages_state(pages, call->queue), out) == OUTCOME_OK) *call->error = arming;
+        return call->error->outcome;
+    }
     backup_status_read(call, ops->rotation, arm, out);
     if (!known->marker.len) out->marker_alone = false;
     return call->error->outcome;

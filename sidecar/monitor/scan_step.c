@@ -149,7 +149,7 @@ bool monitor_look_for_reports(monitor_t *m) {
     for (size_t i = 0; i < m->keys->queue_count; i++) {
         const scan_t *scan = &m->scans[i];
         lease_t lease;
-        bool reports = scan->ops && scan->ops->rotation && scan->ops->rotation->reports;
+        bool reports = scan_has_reports(scan) || scan_scans_for_reports(scan);
         waits[i] = reports && scan->state == SCAN_WAIT && monitor_may_scan(m, i, &lease);
     }
     monitor_look_at(m, waits, &worst);

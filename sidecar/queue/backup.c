@@ -16,6 +16,16 @@ static void backup_read_marker(const redisReply *reply, backup_status_t *out) {
     if (*n && strspn(n, "0123456789") == reply_len(reply_at(reply, 1))) out->n = strtoll(n, NULL, 10);
 }
 
+void backup_reports_append(const call_t *call) {
+    request_caching(call->conn);
+    request_append(call->conn, "HLEN", call_queue(call)->config->errors);
+}
+
+int64_t backup_reports_read(const call_t *call, redis_error_t *error) {
+    freeReplyObject(conn_read_next(call->conn, "CLIENT CACHING", error));
+    return conn_read_int(call->conn, call_queue(call)->config->errors, error);
+}
+
 void backup_status_append(const call_t *call, const rotation_ops_t *rotation, const backup_status_t *known, bool arm) {
     const queue_keys_t *at = call_queue(call);
     conn_t *conn = call->conn;
@@ -24,8 +34,8 @@ void backup_status_append(const call_t *call, const rotation_ops_t *rotation, co
     request_append(conn, "TIME");
     if (arm) request_caching(conn);
     request_append(conn, "LLEN", at->config->backup);
-    if (arm && rotation->reports) request_caching(conn);
-    if (rotation->reports) request_append(conn, "HLEN", at->config->errors);
+    if (arm && rotation->reports) backup_reports_append(call);
+    if (!arm && rotation->reports) request_append(conn, "HLEN", at->config->errors);
     request_begin(conn, "LPOS", at->config->backup);
     request_bytes(conn, known ? buffer_text(&known->marker) : "", known ? known->marker.len : 0);
     request_text(conn, "MAXLEN", "1");
@@ -47,8 +57,8 @@ outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation,
     freeReplyObject(time);
     if (arm) freeReplyObject(conn_read_next(conn, "CLIENT CACHING", error));
     out->entries = conn_read_int(conn, at->config->backup, error);
-    if (arm && rotation->reports) freeReplyObject(conn_read_next(conn, "CLIENT CACHING", error));
-    if (rotation->reports) out->reports = conn_read_int(conn, at->config->errors, error);
+    if (arm && rotation->reports) out->reports = backup_reports_read(call, error);
+    if (!arm && rotation->reports) out->reports = conn_read_int(conn, at->config->errors, error);
     redisReply *rank = conn_read_next(conn, at->config->backup, error);
     out->marker_alone = rank && rank->type == REDIS_REPLY_INTEGER && rank->integer == 0 && out->entries == 1;
     freeReplyObject(rank);

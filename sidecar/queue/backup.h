@@ -108,6 +108,10 @@ void backup_status_append(const call_t *call, const rotation_ops_t *rotation, co
 // Reads the reply. An error names the key.
 outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_status_t *out);
 
+// Requests the number of reports, and a wake-up at the next change of the errors hash.
+void backup_reports_append(const call_t *call);
+int64_t backup_reports_read(const call_t *call, redis_error_t *error); // an error names the key
+
 void backup_page_clear(backup_page_t *page);
 void backup_page_free(backup_page_t *page);
 // Adds a job to a page with room for it. The caller adds the reply that owns the bytes to page->replies.

@@ -192,7 +192,7 @@ static void pending_settle(const queue_keys_t *keys, const entry_t *entry, const
     out->consumer = entry->owner;
 }
 
-const scan_ops_t stream_scan = {WALK_MEMBERS(overdue), .bytes_tell = true, .of_worker = true, .settle = pending_settle,
-                                .settle_append = stream_settle_append};
+const scan_ops_t stream_scan = {WALK_MEMBERS(overdue), .bytes_tell = true,       .of_worker = true,
+                                .reports = true,       .settle = pending_settle, .settle_append = stream_settle_append};
 const scan_ops_t stream_pending = {WALK_MEMBERS(pending)};
 const scan_ops_t stream_unread = {WALK_MEMBERS(unread)};

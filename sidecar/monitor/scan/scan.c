@@ -115,7 +115,7 @@ void scan_changed(scan_t *scan, bool report, mono_t now) {
     scan_timer_t *timer = &scan->timer;
     if (report) timer->changed = true;
     if (scan->state != SCAN_WAIT || (!timer->idle && !report)) return;
-    mono_t soon = timer->idle ? now : timer->earliest;
+    mono_t soon = timer->idle ? now : scan_scans_for_reports(scan) ? timer->report_scan : timer->earliest;
     if (!report) soon = mono_add(timer->began, scan_apart_ns(scan));
     mono_t *at = report && !timer->idle && scan_has_reports(scan) ? &timer->search : &timer->next;
     *at = mono_min(*at, mono_max(soon, now));
@@ -287,7 +287,8 @@ static void scan_note_metrics(const scan_t *scan, const scan_pass_t *pass, int64
 static int64_t scan_next_in_ns(const scan_t *scan, int64_t pause_ns) {
     const scan_timer_t *timer = &scan->timer;
     bool rearm = timer->empty_scans && timer->empty_scans <= EMPTY_SCANS;
-    if (timer->rescan || rearm || (timer->changed && !scan_has_reports(scan))) return pause_ns;
+    bool reported = scan_has_reports(scan) || scan_scans_for_reports(scan);
+    if (timer->rescan || rearm || (timer->changed && !reported)) return pause_ns;
     int64_t in_ms = scan->interval_ms;
     const int64_t at = scan->clock.next_verdict_at;
     const int64_t until_ms = at == INT64_MAX ? at : at + TOGETHER_MS - scan->clock.now; // a timeout must be exceeded
@@ -330,6 +331,7 @@ void scan_end(scan_t *scan, mono_t now) {
         mono_max(mono_add(timer->began, scan_apart_ns(scan)),
                  mono_add(now, took_ns * REPORT_SCANS_SHARE > pause_ns ? took_ns * REPORT_SCANS_SHARE : pause_ns));
     timer->next = mono_add(now, scan_next_in_ns(scan, pause_ns));
+    if (timer->changed && scan_scans_for_reports(scan)) timer->next = mono_min(timer->next, timer->report_scan);
     if (pass.reports_kept) timer->next = mono_min(timer->next, mono_max(scan_reports_due(scan), mono_add(now, pause_ns)));
     bool search = timer->changed || report_table_awaits_scan(&scan->reports);
     if (search && scan_has_reports(scan)) timer->search = timer->earliest;

@@ -165,6 +165,9 @@ static inline bool scan_has_reports(const scan_t *scan) {
     return scan->ops && scan->ops->rotation && scan->ops->rotation->reports;
 }
 
+// Without rotation a scan of all jobs finds the jobs of reports.
+static inline bool scan_scans_for_reports(const scan_t *scan) { return scan->ops && scan->ops->reports; }
+
 // `rotation`: a longer list is read in place.
 void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms, int64_t rotation);
 void scan_free(scan_t *scan);

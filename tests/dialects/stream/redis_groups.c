@@ -111,6 +111,49 @@ Test(redis_groups, a_report_ends_or_retries_an_entry) {
     expect_value(&d, "retried", "error", "timeout");
 }
 
+static void report_and_await(const char *value, const char *report) {
+    char *id = add(&d, value);
+    take(&d, "w1");
+    driver_settle(&d.instance.driver, d.f.r);
+    redis_ok(d.f.r, "HSET mail:errors %s %s", id, report);
+    until(&d, count(&d, "EXISTS mail:errors") == 0);
+}
+
+/* The next scan without a wake-up would begin in an hour. */
+Test(redis_groups, a_report_wakes_the_monitor) {
+    open_mail(&d, MAIL_EVERY("1h", "1h", "retry_times = 1;"));
+    report_and_await("one", "boom");
+    report_and_await("two", "!no");
+    report_and_await("three", "boom");
+    cr_assert_eq(reasons(&d, "reported"), 3);
+}
+
+Test(redis_groups, without_tracking_reports_are_looked_for) {
+    open_mail_with(&d, (fixture_options_t){.proxy = true,
+                                           .config = "dispatcher = { blind_poll = \"100ms\"; }; " MAIL_EVERY("1h", "1h", "")});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
+    make_group(&d);
+    until(&d, proxy_fired(d.f.proxy) > 0);
+    report_and_await("one", "boom");
+    report_and_await("two", "boom");
+    cr_assert_eq(reasons(&d, "reported"), 2);
+}
+
+/* A report may be of any entry, so a scan for it reads all. Steady reports must leave Redis most of the time. */
+Test(redis_groups, steady_reports_do_not_make_scans_steady) {
+    open_mail(&d, MAIL_EVERY("1h", "1h", ""));
+    for (int i = 0; i < 2000; i++) add(&d, "job");
+    take(&d, "w1");
+    driver_settle(&d.instance.driver, d.f.r);
+    int64_t scans = metric_get(&of(&d)->passes), end_us = wait_now_us() + 2000000;
+    for (int i = 0; wait_now_us() < end_us; i++) {
+        redis_ok(d.f.r, "HSET mail:errors %d-1 orphan", i);
+        driver_run(&d.instance.driver, 20);
+    }
+    scans = metric_get(&of(&d)->passes) - scans;
+    cr_assert(scans >= 1 && scans <= 3, "%lld scans", (long long)scans);
+}
+
 Test(redis_groups, an_entry_that_is_deleted_while_pending_ends_without_payload) {
     open_mail(&d, MAIL("dlq = \"mail:dead\";"));
     add(&d, "one");

@@ -8,10 +8,11 @@
     "{ name = \"email\"; dialect = \"stream\"; stream = \"mail\"; delayed = \"mail:delayed\"; errors = "                         \
     "\"mail:errors\"; " settings " }"
 /* Scans as often as possible. Entries stall after `timeout`; in MAIL after 100 ms. */
-#define MAIL_IN(timeout, settings)                                                                                               \
-    "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " MAIL_QUEUE(                                          \
-        "group = \"workers\"; protected_timeout = \"" timeout "\"; " settings) " );"
-#define MAIL(settings) MAIL_IN("100ms", settings)
+#define MAIL_EVERY(interval, timeout, settings)                                                                                  \
+    "group = \"app\"; monitor = { scan_interval = \"" interval                                                                   \
+    "\"; }; queues = ( " MAIL_QUEUE("group = \"workers\"; protected_timeout = \"" timeout "\"; " settings) " );"
+#define MAIL_IN(timeout, settings) MAIL_EVERY("50ms", timeout, settings)
+#define MAIL(settings)             MAIL_IN("100ms", settings)
 
 static inline void make_group(setup_t *d) { redis_ok(d->f.r, "XGROUP CREATE mail workers 0 MKSTREAM"); }
 
