@@ -28,6 +28,7 @@ static const names_system_t SYSTEMS[] = {
      BULL_MARKS}, // OptimalBits/bull lib/queue.js; taskforcesh/bullmq src/classes/queue-keys.ts
     {"Bull or BullMQ", ":wait", true, 2, BULL_MARKS},
     {"Bull or BullMQ", ":active", true, 2, BULL_MARKS},
+    {"Bull or BullMQ", ":events", true, 2, BULL_MARKS},
     {"RQ, Resque or Sidekiq", "queue:", false, 1, {"queues", NULL}}, // rq/queue.py, redis_queues_keys; sidekiq
                                                                      // lib/sidekiq/client.rb
     {"asynq", "asynq:{", false, 1, {"asynq:queues", NULL}},          // hibiken/asynq internal/base/base.go, AllQueues
@@ -162,13 +163,26 @@ static void names_pass_defaults(const names_t *names, size_t i, bool read) {
 
 // ---- Keys with nearly the same name.
 
-// Compares a key with the ready list of each unused queue. The first near one of a queue is reported.
+// The main key of a queue, which has the jobs that wait, is the first one of each dialect.
+static bool names_is_near_main(const queue_config_t *queue, const char *key) {
+    redis_keys_t keys = config_redis_keys(queue);
+    bool near = suggest_nearest(keys.items[0].name, &key, 1) != NULL;
+    config_redis_keys_free(&keys);
+    return near;
+}
+
+static const char *names_main_type(const queue_config_t *queue) {
+    redis_keys_t keys = config_redis_keys(queue);
+    const char *type = keys.items[0].type; // no part of the keys
+    config_redis_keys_free(&keys);
+    return type;
+}
+
+// Compares a key with the main key of each unused queue. The first near one of a queue is reported.
 static void names_compare(names_t *names, const char *key) {
     if (names_is_configured(names, key)) return;
     for (size_t i = names->call->queue; i < names->call->keys->queue_count; i++) {
-        if (!names->unused[i]) continue;
-        const char *ready = names_queue(names, i)->ready, *const candidate = key;
-        if (!suggest_nearest(ready, &candidate, 1)) continue;
+        if (!names->unused[i] || !names_is_near_main(names_queue(names, i), key)) continue;
         buffer_t text = {0};
         buffer_str(&text, "none of its keys exists; near: ");
         json_write_string(&text, slice_text(key));
@@ -178,8 +192,8 @@ static void names_compare(names_t *names, const char *key) {
     }
 }
 
-// Ends without a result if Redis refuses SCAN, which is an optional right. In a large database the walk may end early. A list
-// says most; the name of a zset is compared without its end, as of "emails:delayed".
+// Ends without a result if Redis refuses SCAN, which is an optional right. In a large database the walk may end early. A main
+// key says most; the name of a zset is compared without its end, as of "emails:delayed".
 static outcome_t names_find_near(names_t *names, const char *type, const char *end) {
     redis_error_t refusal = {0};
     char cursor[24] = "0";
@@ -217,7 +231,8 @@ outcome_t names_survey(const call_t *call, survey_report_fn *report, void *self)
         for (size_t i = call->queue; i < call->keys->queue_count; i++)
             if (names_queue(&names, i)) names_pass_defaults(&names, i, read);
     for (size_t i = 0; i < call->keys->queue_count; i++) any |= names.unused[i];
-    if (any && call->error->outcome == OUTCOME_OK && names_find_near(&names, "list", "") == OUTCOME_OK)
+    const char *type = names_main_type(call->keys->queues[call->queue].config);
+    if (any && call->error->outcome == OUTCOME_OK && names_find_near(&names, type, "") == OUTCOME_OK)
         names_find_near(&names, "zset", ":delayed");
     free(names.unused);
     keymap_free(&names.configured);

@@ -148,6 +148,22 @@ Test(redis_survey, warns_of_a_stream_whose_entries_have_other_fields) {
         "warning mail: the newest entry of \"mail\" has no field \"data\", which promoted jobs get (its first one is \"body\")");
 }
 
+/* The stream of a typo, and the events of a system that the sidecar would take for jobs. */
+Test(redis_survey, names_streams_that_are_near_or_of_another_system) {
+    f = fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; queues = ( { name = \"mail\"; dialect = \"stream\"; stream = \"mails:in\"; group = \"g\"; "
+                  "roles = [\"monitor\"]; }, { name = \"v\"; dialect = \"stream\"; stream = \"bull:video:events\"; group = "
+                  "\"g\"; roles = [\"monitor\"]; } );"});
+    redis_ok(f.r, "LPUSH mail:in job"); /* no stream */
+    redis_ok(f.r, "XADD bull:video:events * event added");
+    expect(&f, "note mail: Redis has no key of this queue");
+    redis_ok(f.r, "XADD mail:ins * data job");
+    redis_ok(f.r, "HSET bull:video:meta version bullmq:5.81.5");
+    expect(&f, "note mail: Redis has no key of this queue",
+           "warning v: its key \"bull:video:events\" seems to be of Bull or BullMQ",
+           "note mail: none of its keys exists; near: \"mail:ins\"");
+}
+
 /* A typo in one key: the application writes to the one of the usual name. */
 Test(redis_survey, names_the_default_key_where_an_option_names_one_that_does_not_exist) {
     f = fixture_start(&(fixture_options_t){

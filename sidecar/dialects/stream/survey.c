@@ -1,6 +1,7 @@
-// Looks whether the entries of a stream have the field that the config names.
+// Looks whether the entries of a stream have the field that the config names, and for names as every dialect does.
 #include "dialects/stream/internal.h"
 
+#include "dialects/names.h"
 #include "dialects/stream/scripts.h"
 #include "redis/reply.h"
 
@@ -33,7 +34,7 @@ static void survey_compare(const call_t *call, size_t i, const redisReply *entry
 }
 
 outcome_t stream_survey(const call_t *call, survey_report_fn *report, void *self) {
-    *call->error = (redis_error_t){0};
+    if (names_survey(call, report, self) != OUTCOME_OK) return call->error->outcome;
     for (size_t i = call->queue; i < call->keys->queue_count && call->error->outcome == OUTCOME_OK; i++) {
         redis_error_t refusal;
         if (!survey_wants(call, i)) continue;

@@ -133,8 +133,10 @@ Test(redis_groups_settle, refuses_a_stream_of_two_groups_or_none) {
     redis_ok(d.f.r, "XGROUP CREATE mail audit 0");
     cr_assert(refused(SETTLED_REFUSED));
     cr_assert_not_null(strstr(d.f.error.text, "the stream \"mail\" has 2 groups (\"audit\", \"workers\")"), "%s", d.f.error.text);
-    redis_ok(d.f.r, "XGROUP DESTROY mail audit");
     redis_ok(d.f.r, "XGROUP DESTROY mail workers");
+    cr_assert(refused(SETTLED_REFUSED));
+    cr_assert_str_eq(d.f.error.text, "the stream \"mail\" has no group \"workers\", only \"audit\"");
+    redis_ok(d.f.r, "XGROUP DESTROY mail audit");
     cr_assert(refused(SETTLED_REFUSED));
     cr_assert_str_eq(d.f.error.text, "the stream \"mail\" has no group \"workers\"");
     redis_ok(d.f.r, "DEL mail");
