@@ -190,9 +190,9 @@ Test(daemon_clients_groups, taskiq_redis) {
 }
 
 /* Symfony's workers and the sidecar both promote. A worker that is late gets an error, and the copy runs, too. */
-Test(daemon_clients_groups, symfony_messenger) {
+static void tell_symfony(const char *client) {
     enum { OK = 60, DIE = 2 };
-    story_t story = begin("symfony");
+    story_t story = begin(client);
     cluster_t *s = &story.cluster;
     cluster_sidecar_up(
         s, (sidecar_t){.queues = "{ name = \"messages\"; dialect = \"stream\"; group = \"symfony\"; field = \"message\"; "
@@ -218,3 +218,6 @@ Test(daemon_clients_groups, symfony_messenger) {
     forget_dead_workers(&story);
     end(&story);
 }
+
+Test(daemon_clients_groups, symfony_messenger_5) { tell_symfony("symfony"); }
+Test(daemon_clients_groups, symfony_messenger_6) { tell_symfony("symfony6"); }

@@ -169,15 +169,18 @@ client_taskiq() {
     launcher taskiq 'exec "$here/venv/bin/python" -B "$here/$program.py" "$@"'
 }
 
-# PHP, its Redis extension and Symfony's transport come from Debian 12, in a root of their own: its loader starts them on any machine.
-client_symfony() {
-    sh tests/support/debian_root.sh bookworm "$clients/symfony" php-symfony-redis-messenger,php-cli,php-redis >"$clients/symfony/made" 2>&1 || {
-        skip symfony "$(tail -n 1 "$clients/symfony/made" | cut -c1-200)"
+# PHP, its Redis extension and Symfony's transport come from Debian, in a root of their own: its loader starts them on any machine.
+client_symfony() { # name, Debian release
+    sh tests/support/debian_root.sh "$2" "$clients/$1" php-symfony-redis-messenger,php-cli,php-redis >"$clients/$1/made" 2>&1 || {
+        skip "$1" "$(tail -n 1 "$clients/$1/made" | cut -c1-200)"
         return
     }
-    launcher symfony 'debian=$here/root libraries=
+    cp -p "$here"/symfony/*.php "$clients/$1/"
+    launcher "$1" 'debian=$here/root libraries=
 for directory in "$debian"/usr/lib/*-linux-gnu; do libraries=$directory; done
-exec "$libraries"/ld-linux-*.so.* --library-path "$libraries" "$debian/usr/bin/php8.2" -n -d extension_dir="$debian/usr/lib/php/20220829" \
+for php in "$debian"/usr/bin/php8.*; do break; done
+for extensions in "$debian"/usr/lib/php/20*; do break; done
+exec "$libraries"/ld-linux-*.so.* --library-path "$libraries" "$php" -n -d extension_dir="$extensions" \
     -d extension=igbinary -d extension=redis -d extension=posix -d include_path="$debian/usr/share/php" -d display_errors=stderr \
     "$here/$program.php" "$@"'
 }
@@ -214,7 +217,7 @@ client_bee_queue() {
 }
 
 rm -f "$clients/failed"
-for language in python node go java shell bull bullmq kmqueue delayed_queue private_queues delay_loop huey bee_queue cluster_python cluster_node stream_python stream_go taskiq symfony; do
+for language in python node go java shell bull bullmq kmqueue delayed_queue private_queues delay_loop huey bee_queue cluster_python cluster_node stream_python stream_go taskiq symfony symfony6; do
     mkdir -p "$clients/$language"
     (cd "$clients/$language" && rm -f run skipped ./*.java)
     [ ! -d "$here/$language" ] || find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
@@ -225,7 +228,7 @@ python3 "$here/extract.py" docs/dialects/stream.md "$clients" stream_ || exit 1
 (client_python; client_in_python private_queues; client_in_python delay_loop; client_in_python huey; client_in_python cluster_python; client_stream_python; client_taskiq) &
 (client_node; client_in_node cluster_node; client_bull; client_bullmq; client_bee_queue) &
 (client_go; client_stream_go) &
-client_symfony &
+(client_symfony symfony bookworm; client_symfony symfony6 trixie) &
 (client_java; client_in_java kmqueue; client_in_java delayed_queue) &
 client_shell &
 wait
