@@ -215,18 +215,6 @@ Test(redis_groups, a_stream_of_the_wrong_type_loses_nothing) {
     cr_assert_eq(count(&d, "ZCARD mail:delayed") + count(&d, "LLEN mail"), 2);
 }
 
-/* Redis removes the pending entries of a deleted consumer. They are nobody's: neither pending nor unread. */
-Test(redis_groups, entries_of_a_deleted_consumer_are_nobodys) {
-    open_mail(&d, MAIL(""));
-    add(&d, "job");
-    take(&d, "w1");
-    cr_assert_eq(redis_int(d.f.r, "XGROUP DELCONSUMER mail workers w1"), 1);
-    driver_run(&d.instance.driver, 500);
-    cr_assert_eq(pending(&d) + records(&d), 0);
-    cr_assert_eq(entries(&d, "mail", "job"), 1);
-    cr_assert_eq(take(&d, "w2"), 0);
-}
-
 /* Equal entries share a stamp, so none ends while several are overdue. */
 Test(redis_groups, equal_entries_are_given_back_and_not_ended) {
     open_mail(&d, MAIL("retry_times = 0;"));
