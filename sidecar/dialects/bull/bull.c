@@ -2,6 +2,7 @@
 #include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
+#include "dialects/bull_tasks/bull_tasks.h"
 #include "dialects/failed/failed.h"
 #include "queue/record.h"
 #include "queue/scripts.h"

@@ -9,6 +9,5 @@ extern const config_dialect_t bull_settings;
 #define BULLMQ_WORDS "events", "marker", "prioritized", "pc"
 enum { BULLMQ_KEYS = 4 };
 
-extern const side_task_ops_t bull_stalled_task;    // stalled.c
-extern const side_task_ops_t bull_quarantine_task; // quarantine.c
-extern const side_task_ops_t bull_failed_task;     // failed.c
+extern const side_task_ops_t bull_stalled_task; // stalled.c
+extern const side_task_ops_t bull_failed_task;  // failed.c

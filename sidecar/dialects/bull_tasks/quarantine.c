@@ -1,10 +1,10 @@
-// bull_promote.lua quarantines ids in `delayed` that name no job. This side task ends them with a record. Bull's own script would
-// promote them, and a worker would crash on a job without data.
+// bull_promote.lua and bullmq_promote.lua quarantine ids in `delayed` that name no job. This side task ends them with a record.
+// The libraries' own scripts would promote them, and a worker would crash on a job without data.
 #include "queue/quarantine.h"
 
 #include "base/log.h"
-#include "dialects/bull/internal.h"
-#include "dialects/bull/job.h"
+#include "dialects/bull_tasks/bull_tasks.h"
+#include "dialects/job_record.h"
 #include "redis/reply.h"
 
 enum { RETRY_MS = 1000 }; // until the next round, if this round could not settle all ids
@@ -73,13 +73,12 @@ typedef struct quarantine_item {
 static void quarantine_decide(const quarantine_t *s, const call_t *call, const quarantine_page_t *page, size_t index,
                               quarantine_item_t *item) {
     const quarantined_t *id = &page->jobs[index];
-    const bull_job_t job = {.id = id->member, .state = "none"};
-    bull_record_make(&item->record, call, &job, item->reason ? item->reason : "");
+    job_record_begin(&item->record, call, id->member, (slice_t){0}, item->reason ? item->reason : "");
     job_record_date(&item->record, (double)page->now);
     if (!event_ref(item->record.event.event, item->ref)) *item->ref = '\0';
     buffer_printf(&item->key, "%s:", bull_config(s->at->config)->base);
     buffer_add(&item->key, id->member.data, id->member.len);
-    // A decision has keys as C strings. A key with a NUL byte gets no check: bull_promote.lua found no job there.
+    // A decision has keys as C strings. A key with a NUL byte gets no check: the promotion found no job there.
     const char *hash = strlen(item->key.data) == item->key.len ? item->key.data : NULL;
     item->ask = (quarantine_decision_t){
         .job = id, .verdict = item->reason ? QUARANTINE_END : QUARANTINE_RELEASE, .hash = hash, .event = &item->record.event};
