@@ -221,8 +221,6 @@ Test(unit_config_refusals, kmqueue_and_delayed_queue_name_the_replacement_key) {
 
 Test(unit_config_refusals, bullmq_names_the_replacement_key) {
     static const config_case_row_t rows[] = {
-        {BM("roles = [\"dispatcher\"];"),
-         F "`roles` must be [\"monitor\"] in dialect bullmq: BullMQ's workers promote delayed jobs\n"},
         {"defaults = { roles = [\"dispatcher\"]; }; " BM(""),
          F "`roles` of `defaults` leaves dialect bullmq nothing to do: give the queue roles = [\"monitor\"]\n"},
         {BM("prefix = \"\";"), F "`prefix` is \"\", but a prefix of Bull has 1 to 256 bytes\n"},

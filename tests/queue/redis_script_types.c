@@ -190,6 +190,7 @@ Test(redis_script_types, due_jobs_move_at_the_begin_of_a_second) {
         const char *add, *moved;
     } rows[] = {{&script_promote, "ZADD email:delayed 1700000000000 job", "LLEN email"},
                 {&script_bull_promote, "ZADD b:delayed 6963200000000000 1", "LLEN b:wait"},
+                {&script_bullmq_promote, "ZADD b:delayed 6963200000000000 1", "LLEN b:wait"},
                 {&script_delayed_promote, "ZADD de_delayed_events 1700000000000 X###1", "ZCARD sidecar:d:aside"},
                 {&script_stream_promote, "ZADD email:delayed 1700000000000 job", "XLEN mail"}};
     fixture_stop(&f);

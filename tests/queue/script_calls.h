@@ -49,6 +49,9 @@ static const struct {
      "9999 told why kind failed"},
     {&script_bull_promote, "9 sidecar:app:lock b:delayed b:wait b:paused b:meta-paused b:priority b:active sidecar:b:meta "
                            "sidecar:b:aside T app 9 0 b: 9 9"},
+    {&script_bullmq_promote,
+     "12 sidecar:app:lock b:delayed b:wait b:paused b:bullmq b:prioritized b:pc b:marker b:events b:active "
+     "sidecar:b:meta sidecar:b:aside T app 9 b: 9"},
     {&script_bull_mark, "5 sidecar:app:lock b:stalled b:active b:stalled-check sidecar:b:meta T 9 9 0 9"},
     {&script_bull_stalled, "4 b:stalled b:stalled-check sidecar:b:meta b:active b: 9 begin 9 0 9 99 99 name"},
     {&script_bull_settle, "12 sidecar:app:lock b:stalled b:active b:wait b:paused b:meta-paused b:failed sidecar:b:recorded "

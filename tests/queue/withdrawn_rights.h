@@ -336,6 +336,9 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
 #define BULL_PROMOTE                                                                                                             \
     "9 " LOCK " bull:video:delayed bull:video:wait bull:video:paused bull:video:meta-paused bull:video:priority "                \
     "bull:video:active sidecar:video:meta sidecar:video:aside T app 100 0 bull:video: 9 999"
+#define BULLMQ_PROMOTE                                                                                                           \
+    "12 " LOCK " bull:video:delayed bull:video:wait bull:video:paused bull:video:meta bull:video:prioritized bull:video:pc "     \
+    "bull:video:marker bull:video:events bull:video:active sidecar:video:meta sidecar:video:aside T app 100 bull:video: 9"
 #define BULL_MARK "5 " LOCK " bull:video:stalled bull:video:active bull:video:stalled-check sidecar:video:meta T "
 #define BULL_SETTLE(count, more)                                                                                                 \
     count " " LOCK " bull:video:stalled bull:video:active bull:video:wait bull:video:paused bull:video:meta-paused "             \
@@ -365,6 +368,16 @@ static const withdrawn_call_t withdrawn_bull[] = {
      &script_bull_promote,
      {"ZADD bull:video:delayed 5 7 6 8", "HSET bull:video:7 name x priority 0"},
      BULL_PROMOTE,
+     "moved"},
+    {"jobs of BullMQ with and without a priority",
+     &script_bullmq_promote,
+     {"ZADD bull:video:delayed 5 7 6 8", "HSET bull:video:7 name x priority 0", "HSET bull:video:8 name x priority 2"},
+     BULLMQ_PROMOTE,
+     "moved"},
+    {"an id without a job in BullMQ",
+     &script_bullmq_promote,
+     {"ZADD bull:video:delayed 5 7 6 8", "HSET bull:video:7 name x priority 0"},
+     BULLMQ_PROMOTE,
      "moved"},
     {"an interval begins",
      &script_bull_mark,

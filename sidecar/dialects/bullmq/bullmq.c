@@ -1,5 +1,5 @@
-// BullMQ 5 and 6 (taskforcesh/bullmq). The sidecar records failures of its workers, and requeues them. An entry of its lists and
-// zsets is the id of a job. A hash holds the job itself.
+// BullMQ 5 and 6 (taskforcesh/bullmq). An entry of its lists and zsets is the id of a job. A hash holds the job itself.
+#include "dialects/bull_tasks/bull_tasks.h"
 #include "dialects/bullmq/internal.h"
 #include "dialects/bullmq/scripts.h"
 #include "dialects/failed/failed.h"
@@ -11,8 +11,26 @@ static void bullmq_used_append(conn_t *conn, const queue_keys_t *at) {
     request_end(conn);
 }
 
-// Workers promote delayed jobs. `status` shows when jobs are due.
-static const promote_ops_t bullmq_promote = {.due_us = bull_due_us};
+// ---- Promotion, for queues without a worker, or beside workers.
+
+enum {
+    PROMOTE_MAX = 1000, // the same limit as in BullMQ's own script
+    LATER_MS = 10000,   // by which promotion postpones an id that names no job
+};
+
+static void bullmq_promote_append(const call_t *call, const promote_request_t *ask) {
+    const queue_keys_t *at = call_queue(call);
+    conn_t *conn = call->conn;
+    call_script(call, &script_bullmq_promote, 12);
+    bull_keys(conn, at, "delayed", "wait", "paused", "meta", "prioritized", "pc", "marker", "events", "active");
+    request_text(conn, at->meta, at->quarantine, call->token, call_group(call));
+    request_int(conn, ask->batch < PROMOTE_MAX ? ask->batch : PROMOTE_MAX);
+    bull_keys(conn, at, "");
+    request_int(conn, LATER_MS);
+    request_end(conn);
+}
+
+static const promote_ops_t bullmq_promote = {.append = bullmq_promote_append, .due_us = bull_due_us, .max_batch = PROMOTE_MAX};
 
 // ---- Jobs for people.
 
@@ -27,6 +45,9 @@ static const jobs_ops_t bullmq_jobs = {.details = bullmq_jobs_details,
                                        .advice = "its jobs belong to BullMQ: use job.promote() or job.remove()"};
 
 static const right_t bullmq_rights[] = {
+    {RIGHT_SCRIPT(bullmq_promote)},
+    {RIGHT_SCRIPT(quarantine_read)},
+    {RIGHT_SCRIPT(quarantine_settle)},
     FAILED_RIGHTS,
     {RIGHT_SCRIPT(failed_events)},
     {RIGHT_SCRIPT(bullmq_requeue)},
@@ -35,7 +56,7 @@ static const right_t bullmq_rights[] = {
 
 const dialect_ops_t dialect_bullmq = {.settings = &bullmq_settings,
                                       .promote = &bullmq_promote,
-                                      .side_tasks = {&bullmq_failed_task},
+                                      .side_tasks = {&bull_quarantine_task, &bullmq_failed_task},
                                       .requeue = &bullmq_requeue,
                                       .jobs = &bullmq_jobs,
                                       .adopt = bullmq_adopt,

@@ -18,13 +18,13 @@ static const config_refusal_t bullmq_refusals[] = {
     {"end_duplicates", "BullMQ's jobs have ids, so there are no duplicates", false},
 };
 
+// BullMQ's workers promote delayed jobs themselves, so the dispatcher is by choice.
 static void bullmq_derive(derive_t *derive) {
     unsigned *roles = &derive->queue->policy.roles;
     bull_derive(derive);
-    if (derive_is_given(derive, "roles") && (*roles & ROLE_DISPATCHER))
-        derive_error(derive, "roles", "`roles` must be [\"monitor\"] in dialect bullmq: BullMQ's workers promote delayed jobs");
+    if (derive_is_given(derive, "roles")) return;
     *roles &= ROLE_MONITOR;
-    if (!*roles && !derive_is_given(derive, "roles"))
+    if (!*roles)
         derive_error(derive, "roles",
                      "`roles` of `defaults` leaves dialect bullmq nothing to do: give the queue roles = [\"monitor\"]");
 }
@@ -33,7 +33,7 @@ static void bullmq_derive(derive_t *derive) {
 // key that begins with the queue's prefix may be the hash of a job.
 static void bullmq_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     static const redis_key_t keys[] = {
-        {"delayed", "prefix", NULL, "zset", KEY_READS, SIZE_DELAYED, false, false},
+        {"delayed", "prefix", NULL, "zset", KEY_WRITES, SIZE_DELAYED, false, false},
         {"wait", "prefix", NULL, "list", KEY_WRITES, SIZE_READY, false, false},
         {"paused", "prefix", NULL, "list", KEY_WRITES, SIZE_READY, false, false},
         {"prioritized", "prefix", NULL, "zset", KEY_WRITES, SIZE_NONE, false, false},

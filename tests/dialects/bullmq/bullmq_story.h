@@ -6,7 +6,7 @@
 #include "rights.h"
 
 #define BULL  "bull:video:"
-#define VIDEO "{ name = \"video\"; dialect = \"bullmq\"; roles = [\"monitor\"]; %s }"
+#define VIDEO "{ name = \"video\"; dialect = \"bullmq\"; %s }"
 
 enum { JOBS = 20, SOON_MS = 60000 };
 
@@ -18,10 +18,18 @@ typedef struct {
     const char *env[8];
 } setup_t;
 
-static inline void setup_begin(setup_t *setup, const char *version, const char *settings) {
+static inline daemon_t *setup_add_sidecar(setup_t *setup, const char *settings) {
+    return cluster_sidecar_up(&setup->cluster, (sidecar_t){.queues = kept_printf(VIDEO, settings)});
+}
+
+static inline void setup_begin_as(setup_t *setup, const char *version, const char *settings) {
     *setup = (setup_t){.cluster = cluster_begin(&(server_options_t){.tcp = true}), .env = {version}};
     setup->native = native_begin("bullmq", setup->cluster.server);
-    setup->sidecar = cluster_sidecar_up(&setup->cluster, (sidecar_t){.queues = kept_printf(VIDEO, settings)});
+    setup->sidecar = setup_add_sidecar(setup, settings);
+}
+
+static inline void setup_begin(setup_t *setup, const char *version, const char *settings) {
+    setup_begin_as(setup, version, kept_printf("roles = [\"monitor\"]; %s", settings));
 }
 
 static inline void setup_end(setup_t *setup) {

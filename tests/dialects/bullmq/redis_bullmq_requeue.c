@@ -1,5 +1,5 @@
 /* bullmq_requeue.lua requeues a failed job once, as BullMQ's own Job.retry() does, and makes the hash again if it is gone. */
-#include "dialects/bull/bull_call.h"
+#include "bullmq_own.h"
 #include "dialects/bullmq/scripts.h"
 
 #define EVENT   "0123456789abcdef"
@@ -85,23 +85,6 @@ static void fail(redis_t *r) {
 static fixture_t f;
 SUITE(redis_bullmq_requeue, f = fixture_start(NULL); fail(f.r), fixture_stop(&f));
 
-/* The library's own script. Kept. Skips the test, or fails it with QS_CLIENTS_REQUIRED=1, if npm's package is not installed. */
-static char *own_script(const char *version) {
-    const char *clients = getenv("QS_CLIENTS_DIR"), *required = getenv("QS_CLIENTS_REQUIRED");
-    char pattern[512];
-    glob_t found;
-    snprintf(pattern, sizeof pattern, "%s/bullmq/%s/node_modules/bullmq/dist/cjs/scripts/reprocessJob-*.js",
-             clients ? clients : "build/clients", version);
-    if (glob(pattern, 0, NULL, &found) != 0) {
-        cr_assert(!required || strcmp(required, "1") != 0, "no %s", pattern);
-        cr_skip_test("no %s (tests/clients/install.sh fetches it)", pattern);
-    }
-    char *text = temp_read(found.gl_pathv[0]), *begin = strchr(text, '`'), *end = strrchr(text, '`');
-    cr_assert(begin && end > begin);
-    globfree(&found);
-    return kept_printf("%.*s", (int)(end - begin - 1), begin + 1);
-}
-
 enum { LIFO = 1, PAUSED = 2, PRIORITY = 4, MAXED = 8, UNSUCCESSFUL = 16, IGNORED = 32, WAYS = 64 };
 
 static void prepare(const char *version, int way) {
@@ -127,7 +110,7 @@ static void prepare(const char *version, int way) {
 /* Requeues a job by the sidecar's script and by BullMQ's own, from each state of the queue. All of BullMQ's keys must be equal
  * afterwards. */
 static void expect_as_bullmqs_own(const char *version) {
-    char *script = own_script(version);
+    char *script = bullmq_own_script(version, "reprocessJob");
     bool of_6 = *version == '6';
     for (int way = 0; way < WAYS; way++) {
         char *dumps[2];

@@ -34,7 +34,7 @@
 -- ARGV[10+] these, then names and values of the record; this script adds 'at'
 -- Reply    as requeue, {'waiting', why}: nothing was done, because the job is not among the failed ones; {'unfit', why}: nothing was
 --          done, because of its parent
--- Uses     types, now, requeues, erasures, rights
+-- Uses     types, now, requeues, erasures, bullmq_meta, rights
 -- Safe     as requeue: the marker admits one caller, and all checks, also of rights, come before the first write. The job is in wait
 --          before it leaves failed. No allow-oom: a full Redis refuses the script.
 local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'}, {KEYS[8], 'list'},
@@ -69,22 +69,19 @@ if parent ~= '' and parent ~= ARGV[7] then
     return {'unfit', 'its parent ' .. string.sub(parent, 1, 128) .. ' is in no bullmq queue of this config'}
 end
 
-local meta = redis.call('HMGET', KEYS[9], 'version', 'paused', 'concurrency', 'opts.maxLenEvents')
-local major, minor, patch = string.match(meta[1] or '', '^bullmq[^:]*:(%d+)%.(%d+)%.(%d+)')
-local number = (tonumber(major) or 5) * 1e12 + (tonumber(minor) or 0) * 1e6 + (tonumber(patch) or 0)
-local full = meta[2] or (tonumber(meta[3] or '') and redis.call('LLEN', KEYS[10]) >= tonumber(meta[3]))
+local queue = bullmq_meta(KEYS[9], KEYS[7], KEYS[8])
+local rests = queue.rests(redis.call('LLEN', KEYS[10]))
 local priority = there and job[3] or '0'
 for i = 1, there and 0 or #fields, 2 do
     if fields[i] == 'priority' then priority = fields[i + 1] end
 end
-priority = number >= 6000003000015 and tonumber(priority) or 0 -- before 6.3.15 BullMQ's own script ignores it
-local ordered = priority ~= 0
-local count = (tonumber(string.match(redis.call('GET', KEYS[14]) or '', '^%d+$')) or 0) + 1
--- pause-7.lua of BullMQ 5 renames paused over wait when the queue is resumed: there a job in wait would be lost.
-local target = meta[2] and number < 6e12 and KEYS[8] or KEYS[7]
+priority = queue.version >= 6000003000015 and tonumber(priority) or 0 -- before 6.3.15 BullMQ's own script ignores it
+local ordered = priority ~= 0 and priority == priority
+local count = bullmq_number(KEYS[14]) + 1
+local target = queue.target
 local push = ARGV[6] == '1' and 'RPUSH' or 'LPUSH'
 local at = now_ms()
-local last_id = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
+local last_id = bullmq_number(KEYS[12])
 -- After FLUSHALL or obliterate() BullMQ numbers new jobs from 1 again, and drops a new job whose number has a hash.
 local raises = not there and #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > last_id
 local waits = parent ~= '' and redis.call('EXISTS', KEYS[18]) == 1
@@ -92,7 +89,7 @@ local unsuccessful = waits and redis.call('ZSCORE', KEYS[19], KEYS[4])
 local fails = waits and not unsuccessful and redis.call('HEXISTS', KEYS[20], KEYS[4]) == 1
 refusal = missing_right({{'XADD', KEYS[2]}, {'HSET', KEYS[3]}, {'HSET', KEYS[1]}, {'HSET', not there and KEYS[4]},
     {'SET', raises and KEYS[12]}, {'SET', ordered and KEYS[14]}, {'ZADD', ordered and KEYS[13]}, {push, not ordered and target},
-    {'ZADD', not full and KEYS[15]}, {'SADD', (unsuccessful or fails) and KEYS[21]}, {'XADD', KEYS[16]}, {'HDEL', KEYS[4]},
+    {'ZADD', not rests and KEYS[15]}, {'SADD', (unsuccessful or fails) and KEYS[21]}, {'XADD', KEYS[16]}, {'HDEL', KEYS[4]},
     {'ZREM', KEYS[6]}, {'ZREM', unsuccessful and KEYS[19]}, {'HDEL', fails and KEYS[20]}})
 if refusal then return refusal end
 
@@ -101,19 +98,19 @@ if not there then redis.call('HSET', KEYS[4], unpack(fields)) end
 if raises then redis.call('SET', KEYS[12], id) end
 if ordered then
     redis.call('SET', KEYS[14], string.format('%.0f', count))
-    redis.call('ZADD', KEYS[13], string.format('%.0f', priority * 4294967296 + count % 4294967296), id)
+    redis.call('ZADD', KEYS[13], bullmq_score(priority, count), id)
 elseif push == 'RPUSH' then
     redis.call('RPUSH', target, id)
 else
     redis.call('LPUSH', target, id)
 end
-if not full then redis.call('ZADD', KEYS[15], 0, '0') end
+if not rests then redis.call('ZADD', KEYS[15], 0, '0') end
 if unsuccessful or fails then redis.call('SADD', KEYS[21], KEYS[4]) end
 redis.call('HDEL', KEYS[4], 'finishedOn', 'processedOn', 'failedReason', 'defa')
 redis.call('ZREM', KEYS[6], id)
 if unsuccessful then redis.call('ZREM', KEYS[19], KEYS[4]) end
 if fails then redis.call('HDEL', KEYS[20], KEYS[4]) end
 -- Only listeners miss an event. A stream without further ids must not keep the job from its removal.
-redis.pcall('XADD', KEYS[16], 'MAXLEN', '~', tonumber(meta[4] or '') and meta[4] or 10000, '*', 'event', 'waiting', 'jobId', id, 'prev',
+redis.pcall('XADD', KEYS[16], 'MAXLEN', '~', queue.most, '*', 'event', 'waiting', 'jobId', id, 'prev',
     'failed')
 return {'done'}
