@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 TOP = pathlib.Path("sidecar")
-PROLOGUE = TOP / "queue/lua/prologue"
 SECTION, SENTINEL_SECTION = "Least privilege", "Sentinel"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # Commands with a subcommand: the right is `command|subcommand`.
@@ -143,10 +142,11 @@ def uses(path, lines):
     for line in lines:
         for name in re.findall(r"\w+", line[9:]) if line.startswith("-- Uses ") else ():
             own = path.parent / f"prologue/{name}.lua"
-            part = own if own.exists() else PROLOGUE / f"{name}.lua"
-            if not part.exists():
-                offence(path, 1, f"there is no {part}")
+            parts = [own] if own.exists() else list(TOP.rglob(f"prologue/{name}.lua"))
+            if len(parts) != 1:
+                offence(path, 1, f"there are {len(parts)} files prologue/{name}.lua")
                 continue
+            part = parts[0]
             text = part.read_text().splitlines()
             functions = re.findall(r"^local function (\w+)", part.read_text(), re.M)
             if not any(re.search(rf"(?<!function )\b{function}\(", "\n".join(lines)) for function in functions):

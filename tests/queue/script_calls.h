@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dialects/bull/scripts.h"
+#include "dialects/bull_tasks/scripts.h"
 #include "dialects/bullmq/scripts.h"
 #include "dialects/delayed_queue/scripts.h"
 #include "dialects/failed/scripts.h"

@@ -118,16 +118,11 @@ static const jobs_ops_t bull_jobs = {
 
 static const right_t bull_rights[] = {
     {RIGHT_SCRIPT(bull_promote)},
-    {RIGHT_SCRIPT(bull_mark)},
-    {RIGHT_SCRIPT(bull_stalled)},
+    STALLED_RIGHTS,
     {RIGHT_SCRIPT(bull_settle)},
     FAILED_RIGHTS,
     {RIGHT_SCRIPT(bull_requeue)},
-    {RIGHT_SCRIPT(quarantine_read)},
-    {RIGHT_SCRIPT(quarantine_settle)},
     {"recording failures of jobs that Bull removes at once", .script = &script_elsewhere, .optional = true},
-    {"settling many stalled jobs in one pass", RIGHT_COMMANDS("LSET"), .optional = true},
-    {"removing many marks of jobs at once", RIGHT_COMMANDS("UNLINK"), .optional = true},
     {0},
 };
 

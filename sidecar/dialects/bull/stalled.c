@@ -1,135 +1,10 @@
-// The stalled check of Bull 4, in place of the workers. Every stalled_interval it marks all active jobs in the set `stalled`. A
-// worker with the lock of a job unmarks it. A job marked for a whole interval and without a lock is retried, or fails.
-
-#include "base/failpoint.h"
+// The verdict on stalled jobs of Bull 4, and the settle of its jobs. dialects/bull_tasks/ has the check.
 #include "base/json/json.h"
-#include "base/log.h"
-#include "base/pace.h"
 #include "dialects/bull/failed.h"
 #include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
-#include "queue/record.h"
-#include "queue/settle.h"
-#include "redis/reply.h"
-
-enum {
-    PAGE_JOBS = 128,      // most jobs that one step settles
-    FIRST_JOBS = 16,      // jobs of the first step, while the time of Redis for one is unknown
-    PAGE_IDS = 256,       // entries of active, or marked ids, that one step reads, about: 0.2 ms of Redis
-    SHIFT = 64,           // entries by which jobs that finished since the read may have shifted those behind them
-    FIRST_MARKS = 500,    // entries of active that the first step marks, while the time of Redis for one is unknown
-    PAGE_MARKS = 4000,    // most entries that one step marks; Lua limits the arguments of a call
-    PAGE_BYTES = 1 << 20, // one step reads no further job after this many bytes
-    RENEW_MIN_MS = 1000,  // shortest time between two renewals of stalled-check; this key keeps workers from their own check
-    RENEW_SHARE = 3,      // renewals in a stalled_interval
-};
-
-static const char ROLE[] = "monitor";
-
-// One stalled job and its verdict.
-typedef struct stalled_job {
-    bull_job_t job;      // borrows from the reply
-    const char *verdict; // retry, end or broken; see bull_settle.lua
-    const char *reason;
-    bool removes;    // the end deletes the job, because its removeOnFail is true or 0
-    bool debounces;  // the end may delete the debounce key
-    char error[160]; // for the record; a retry ignores it
-    char event[EVENT_ID_SIZE];
-} stalled_job_t;
-
-typedef struct stalled {
-    const queue_keys_t *at;
-    bool marked;     // jobs are marked, or may be, and check_at is set
-    mono_t check_at; // when the marks are a whole interval old
-    mono_t renew_at; // when stalled-check is renewed
-    int64_t marking; // entries of active that are marked so far; 0 = no mark is in progress
-    char cursor[24]; // part of active or of the marks under check; see bull_stalled.lua
-    int64_t skip;    // entries of active that stay; or stalled jobs of this part of the marks that could not be settled
-    int64_t left;    // stalled jobs of this check that could not be settled
-    bool full;       // the stream is full, and that was logged
-    pace_t pace, mark_pace;
-} stalled_t;
-
-static void stalled_rewind(stalled_t *s) {
-    snprintf(s->cursor, sizeof s->cursor, "begin");
-    s->skip = s->left = 0;
-}
-
-// The marks of the last connection, or of another leader, may be a whole interval old. So the next step checks before it marks.
-static void stalled_forget(void *state) {
-    stalled_t *s = state;
-    s->marked = true;
-    s->check_at = s->renew_at = (mono_t){0};
-    s->marking = 0;
-    stalled_rewind(s);
-}
-
-static void *stalled_open(const queue_keys_t *at) {
-    stalled_t *s = mem_alloc(sizeof *s);
-    s->at = at;
-    stalled_forget(s);
-    return s;
-}
-
-static int64_t stalled_renew_ms(const queue_config_t *queue) {
-    int64_t share = bull_config(queue)->stalled_interval_ms / RENEW_SHARE;
-    return share > RENEW_MIN_MS ? share : RENEW_MIN_MS;
-}
-
-// ---- The mark.
-
-// The next check is due a whole interval after the jobs were marked.
-static void stalled_read_mark(stalled_t *s, side_task_call_t *call, const redisReply *reply) {
-    int64_t before = s->marking;
-    s->marking = reply_is(reply_at(reply, 0), "marking") ? reply_int(reply_at(reply, 2)) : 0;
-    if (s->marking) {
-        pace_note_whole(&s->mark_pace, s->marking - before, reply_int(reply_at(reply, 1)));
-        return;
-    }
-    bool anew = reply_is(reply_at(reply, 0), "marked");
-    int64_t age = anew ? 0 : reply_number(reply_at(reply, 1)) - reply_number(reply_at(reply, 2));
-    mono_t now = mono_now();
-    if (anew) {
-        metric_set(&call->metrics->in_progress, reply_int(reply_at(reply, 2)));
-        stalled_rewind(s);
-    }
-    s->marked = true;
-    s->check_at = mono_add(now, (bull_config(s->at->config)->stalled_interval_ms - age) * NS_PER_MS);
-    s->renew_at = mono_add(now, stalled_renew_ms(s->at->config) * NS_PER_MS);
-}
-
-static bool mark_reply_is_good(const redisReply *reply, bool leaves, redis_error_t *error) {
-    return reply_is(reply_at(reply, 0), "marking") || script_reply_begins(reply, leaves ? "left" : "marked", "held", error);
-}
-
-static outcome_t stalled_mark(stalled_t *s, side_task_call_t *call, bool leaves) {
-    const queue_keys_t *at = s->at;
-    conn_t *conn = call->redis.conn;
-    redisReply *reply;
-    s->marked = false;
-    call_script(&call->redis, &script_bull_mark, 5 + BULLMQ_KEYS);
-    bull_keys(conn, at, "stalled", "active", "stalled-check");
-    request_text(conn, at->meta);
-    bull_keys(conn, at, BULLMQ_WORDS);
-    request_text(conn, call->redis.token);
-    request_int(conn, bull_config(at->config)->stalled_interval_ms);
-    if (leaves)
-        request_text(conn, "");
-    else
-        request_int(conn, 2 * stalled_renew_ms(at->config) + call->redis.keys->config->lock.ttl_ms);
-    request_int(conn, s->marking,
-                pace_jobs_least(&s->mark_pace, call->redis.keys->config->redis.slice_us, FIRST_MARKS, PAGE_MARKS));
-    failpoint("bull_mark_before");
-    if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
-    failpoint("bull_mark_answered");
-    bool good = mark_reply_is_good(reply, leaves, call->redis.error);
-    if (good && !leaves) stalled_read_mark(s, call, reply);
-    freeReplyObject(reply);
-    return call->redis.error->outcome;
-}
-
-// ---- The verdict.
+#include "dialects/bull_tasks/bull_tasks.h"
 
 // Whether Bull removes this job at once when it fails: removeOnFail is true or 0. Any other value removes older jobs; the
 // next failure of a worker does that. A large job stays in `failed`, because its record has no payload.
@@ -141,258 +16,67 @@ static bool job_removes_itself(const bull_job_t *job) {
     return pick.value.type == JSON_NUMBER && json_integer(pick.value.raw, &count) && count == 0;
 }
 
-static void job_give_verdict(const stalled_t *s, stalled_job_t *c, int64_t now) {
-    const queue_config_t *queue = s->at->config;
+static void bull_stalled_judge(const queue_config_t *queue, stalled_job_t *c, int64_t now) {
     int64_t created = bull_number(&c->job, BULL_TIMESTAMP), alive = queue->policy.alive_timeout_ms;
-    const char *state = c->job.state;
-    bool none = strcmp(state, "none") == 0;
-    c->verdict = "end";
     c->reason = "retries_exhausted";
     snprintf(c->error, sizeof c->error, "%s", BULL_STALLED_REASON);
-    if (*state && !hash_job_large_bytes(&c->job)) {
-        c->verdict = "broken";
-        c->reason = none ? "unreadable" : "invalid_target";
-        snprintf(c->error, sizeof c->error, "the key of this id holds %s%s", none ? "no job" : "a ", none ? "" : state);
-    } else if (alive && created > 0 && created <= now && now - created > alive) {
+    if (alive && created > 0 && created <= now && now - created > alive) {
         c->reason = "alive_timeout";
         snprintf(c->error, sizeof c->error, "job is older than its alive_timeout");
     } else if (bull_number(&c->job, BULL_STALLED_COUNTER) < bull_config(queue)->max_stalled) {
-        c->verdict = "retry";
+        snprintf(c->flags, sizeof c->flags, "r");
         c->reason = "stalled";
+        return;
     }
+    bool removes = job_removes_itself(&c->job), debounces = c->job.fields[BULL_DEID].len;
+    snprintf(c->flags, sizeof c->flags, "e%s%s", removes ? "x" : "", debounces ? "d" : "");
+    c->keys = (size_t)removes + (size_t)debounces;
 }
 
-static bool job_is_retry(const stalled_job_t *c) { return strcmp(c->verdict, "retry") == 0; }
-static bool job_ends(const stalled_job_t *c) { return strcmp(c->verdict, "end") == 0; }
-
-static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
-    job_give_verdict(s, c, now);
-    c->removes = job_ends(c) && job_removes_itself(&c->job);
-    c->debounces = job_ends(c) && c->job.fields[BULL_DEID].len;
-}
-
-// This stall counts as one more execution. The time of the check makes the event ids of two stalls differ.
-static void job_make_record(const call_t *call, const stalled_job_t *c, int64_t now, job_record_t *record) {
-    event_t *event = &record->event;
+// This stall counts as one more execution.
+static void bull_stalled_record(job_record_t *record, const call_t *call, const stalled_job_t *c) {
     bull_record_make(record, call, &c->job, c->reason);
-    event->attempts += 1;
-    if (job_is_retry(c)) {
-        event->kind = slice_text("retried");
-        event->payload = (slice_t){0};
-    }
-    job_record_date(record, (double)now);
+    record->event.attempts += 1;
 }
 
-// ---- The settle.
+static void bull_stalled_append_keys(const call_t *call) {
+    const queue_keys_t *at = call_queue(call);
+    bull_keys(call->conn, at, "stalled", "active", "wait", "paused", "meta-paused", "failed");
+    request_text(call->conn, at->recorded, at->failures, at->meta);
+}
 
-// The message has Bull's own text (moveStalledJobsToWait-7.lua). BULL_OUR_MESSAGE marks it as a message of the sidecar.
-static void job_append_message(conn_t *conn, const stalled_job_t *c) {
+static void bull_stalled_append_job_keys(conn_t *conn, const queue_keys_t *at, const stalled_job_t *c) {
+    if (stalled_job_has(c, 'x')) bull_job_key(conn, at, "", c->job.id, ":logs");
+    if (stalled_job_has(c, 'd')) bull_job_key(conn, at, "de:", c->job.fields[BULL_DEID], "");
+}
+
+// The message of an end has Bull's own text (moveStalledJobsToWait-7.lua). BULL_OUR_MESSAGE marks it as a message of the sidecar.
+static void bull_stalled_append_message(conn_t *conn, const stalled_job_t *c) {
     buffer_t message = {0};
-    buffer_str(&message, "{\"jobId\":");
-    json_write_string(&message, c->job.id);
-    buffer_printf(&message, ", \"val\": \"%s\", " BULL_OUR_MESSAGE "}",
-                  strcmp(c->reason, "retries_exhausted") == 0 ? BULL_STALLED_MESSAGE : c->error);
+    if (stalled_job_has(c, 'e')) {
+        buffer_str(&message, "{\"jobId\":");
+        json_write_string(&message, c->job.id);
+        buffer_printf(&message, ", \"val\": \"%s\", " BULL_OUR_MESSAGE "}",
+                      strcmp(c->reason, "retries_exhausted") == 0 ? BULL_STALLED_MESSAGE : c->error);
+    }
     request_bytes(conn, message.data, message.len);
     buffer_free(&message);
 }
 
-static void job_append_keys(const stalled_t *s, conn_t *conn, const stalled_job_t *c) {
-    bull_job_key(conn, s->at, "", c->job.id, "");
-    bull_job_key(conn, s->at, "", c->job.id, ":lock");
-    if (c->removes) bull_job_key(conn, s->at, "", c->job.id, ":logs");
-    if (c->debounces) bull_job_key(conn, s->at, "de:", c->job.fields[BULL_DEID], "");
-}
+static const char *const foreign[BULLMQ_KEYS] = {BULLMQ_WORDS};
 
-static void job_append_settle(conn_t *conn, const stalled_job_t *c) {
-    slice_t counter = c->job.fields[BULL_STALLED_COUNTER];
-    char flags[4];
-    snprintf(flags, sizeof flags, "%c%s%s", *c->verdict, c->removes ? "x" : "", c->debounces ? "d" : "");
-    request_bytes(conn, c->job.id.data, c->job.id.len);
-    request_bytes(conn, counter.data, counter.len);
-    request_text(conn, flags, job_is_retry(c) ? "" : c->error);
-    if (job_ends(c))
-        job_append_message(conn, c);
-    else
-        request_text(conn, "");
-}
+static const stalled_layout_t layout = {.fields = &bull_fields,
+                                        .counter = BULL_STALLED_COUNTER,
+                                        .foreign = foreign,
+                                        .foreign_count = BULLMQ_KEYS,
+                                        .settle = &script_bull_settle,
+                                        .settle_keys = 10,
+                                        .append_keys = bull_stalled_append_keys,
+                                        .judge = bull_stalled_judge,
+                                        .append_job_keys = bull_stalled_append_job_keys,
+                                        .append_extra = bull_stalled_append_message,
+                                        .record = bull_stalled_record};
 
-static void jobs_append_records(const call_t *call, stalled_job_t *jobs, size_t count, int64_t now) {
-    job_record_t *records = mem_array(count, sizeof *records);
-    record_form_t form = {0};
-    for (size_t i = 0; i < count; i++) {
-        job_make_record(call, &jobs[i], now, &records[i]);
-        memcpy(jobs[i].event, records[i].id, sizeof jobs[i].event);
-        record_form_add(&form, &records[0].event, &records[i].event);
-    }
-    record_append_form(call->conn, &form, &records[0].event);
-    for (size_t i = 0; i < count; i++) {
-        job_append_settle(call->conn, &jobs[i]);
-        record_append_values(call->conn, &form, &records[i].event);
-        job_record_free(&records[i]);
-    }
-    free(records);
-}
+static void *bull_stalled_open(const queue_keys_t *at) { return stalled_open(at, &layout); }
 
-// `from` and `to`: entries of active where the jobs are, counted from its tail; 0 = unknown.
-static void jobs_append_settle(const stalled_t *s, const call_t *call, stalled_job_t *jobs, size_t count, const int64_t range[2],
-                               int64_t now) {
-    const queue_keys_t *at = s->at;
-    conn_t *conn = call->conn;
-    size_t keys = 0;
-    for (size_t i = 0; i < count; i++) keys += 2 + (size_t)jobs[i].removes + (size_t)jobs[i].debounces;
-    call_script(call, &script_bull_settle, 10 + (int)keys);
-    bull_keys(conn, at, "stalled", "active", "wait", "paused", "meta-paused", "failed");
-    request_text(conn, at->recorded, at->failures, at->meta);
-    for (size_t i = 0; i < count; i++) job_append_keys(s, conn, &jobs[i]);
-    request_text(conn, call->token);
-    request_int(conn, call->keys->config->stream.max_bytes);
-    request_text(conn, at->config->policy.on_failure);
-    request_int(conn, range[0], range[1]);
-    jobs_append_records(call, jobs, count, now);
-    request_end(conn);
-}
-
-static void stalled_note_done(const stalled_t *s, const side_task_call_t *call, const stalled_job_t *c) {
-    const char *queue = s->at->config->name;
-    slice_t id = slice_cut(c->job.id, MAX_JOB_ID);
-    metrics_stall(call->metrics, CAUSE_lock_lost);
-    if (job_is_retry(c)) {
-        metric_add(&call->metrics->retried, 1);
-        log_info(ROLE, queue, "retried a job", F_STR("reason", c->reason), F_SLICE("job", id),
-                 F_INT("retry", bull_number(&c->job, BULL_STALLED_COUNTER) + 1));
-    } else {
-        metrics_end(call->metrics, c->reason, 1);
-        record_log_failure(ROLE, queue,
-                           &(event_t){.event = slice_text(c->event),
-                                      .reason = slice_text(c->reason),
-                                      .job = id,
-                                      .type = c->job.fields[BULL_NAME],
-                                      .attempts = bull_attempts(&c->job) + 1});
-    }
-}
-
-// Any reply not named below: the job is finished, or its worker is alive.
-static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const stalled_job_t *c, settled_t settled) {
-    if (settled == SETTLED || settled == SETTLED_UNRECORDED) stalled_note_done(s, call, c);
-    if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
-    if (settled == SETTLED_CHANGED || settled == SETTLED_FULL) { // the next check decides again
-        s->skip++;
-        s->left++;
-    }
-    if (settled != SETTLED_FULL) return;
-    metric_add(&call->metrics->ends_held, 1);
-    if (!s->full)
-        log_error(ROLE, s->at->config->name, "the failure stream is full or out of ids; no job is ended until it has room",
-                  F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
-    s->full = true;
-}
-
-// ---- The check.
-
-static bool stalled_walks(const redisReply *reply) {
-    return reply_is(reply_at(reply, 3), "tail") || reply_is(reply_at(reply, 3), "end");
-}
-
-static void stalled_settle_jobs(stalled_t *s, side_task_call_t *call, stalled_job_t *jobs, size_t count,
-                                const redisReply *reply) {
-    settled_t settled[PAGE_JOBS];
-    int64_t range[2] = {0, 0};
-    settle_reply_t answers;
-    if (stalled_walks(reply)) {
-        range[0] = s->skip > SHIFT ? s->skip - SHIFT : 0;
-        range[1] = s->skip + reply_int(reply_at(reply, 2)) + (int64_t)count;
-    }
-    jobs_append_settle(s, &call->redis, jobs, count, range, reply_number(reply_at(reply, 1)));
-    failpoint("settle_before");
-    conn_flush(call->redis.conn, call->redis.error);
-    failpoint("settle_sent");
-    if (!settle_read_answers(&call->redis, count, settled, &answers)) return;
-    pace_note_whole(&s->pace, (int64_t)count, answers.took_us);
-    for (size_t i = 0; i < count; i++) {
-        failpoint("settle_answered");
-        stalled_note_settled(s, call, &jobs[i], settled[i]);
-    }
-}
-
-static void stalled_go_to(stalled_t *s, const char *cursor) {
-    s->skip = 0;
-    snprintf(s->cursor, sizeof s->cursor, "%s", cursor);
-}
-
-// Returns whether the check goes on. The marks are read after a walk along active, except if jobs were left: their turn comes
-// again with the next check.
-static bool stalled_next_part(stalled_t *s, const redisReply *reply, int64_t passed) {
-    const char *next = reply_text(reply_at(reply, 3));
-    if (strcmp(next, "tail") == 0) {
-        if (strcmp(s->cursor, "tail") != 0) snprintf(s->cursor, sizeof s->cursor, "tail");
-        s->skip += reply_int(reply_at(reply, 2));
-        return true;
-    }
-    if (strcmp(next, "end") == 0) {
-        stalled_go_to(s, "0");
-        return s->left == 0;
-    }
-    if (passed < reply_int(reply_at(reply, 2))) { // more jobs of the same part
-        if (strcmp(s->cursor, "begin") == 0) snprintf(s->cursor, sizeof s->cursor, "0");
-        return true;
-    }
-    stalled_go_to(s, next);
-    return strcmp(next, "0") != 0;
-}
-
-// Settles the jobs of a reply. Returns whether further stalled jobs may be left.
-static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redisReply *reply) {
-    stalled_job_t jobs[PAGE_JOBS];
-    int64_t before = s->skip;
-    size_t count = 0;
-    for (; count < PAGE_JOBS && hash_job_at(&bull_fields, reply, count, HASH_PLAIN, &jobs[count].job); count++)
-        job_judge(s, &jobs[count], reply_number(reply_at(reply, 1)));
-    if (count) stalled_settle_jobs(s, call, jobs, count, reply);
-    if (call->redis.error->outcome != OUTCOME_OK) return true;
-    bool more = stalled_next_part(s, reply, count ? before + (int64_t)count : INT64_MAX);
-    if (!more) s->full = s->full && s->left > 0;
-    return more;
-}
-
-static int64_t stalled_page_jobs(const stalled_t *s, const side_task_call_t *call) {
-    return pace_jobs_least(&s->pace, call_settle_us(&call->redis), FIRST_JOBS, PAGE_JOBS);
-}
-
-static outcome_t stalled_check(stalled_t *s, side_task_call_t *call) {
-    const queue_keys_t *at = s->at;
-    conn_t *conn = call->redis.conn;
-    redisReply *reply;
-    request_script(conn, &script_bull_stalled, 4);
-    bull_keys(conn, at, "stalled", "stalled-check");
-    request_text(conn, at->meta);
-    bull_keys(conn, at, "active", "");
-    request_int(conn, bull_config(at->config)->stalled_interval_ms);
-    request_text(conn, s->cursor);
-    request_int(conn, PAGE_IDS, s->skip, stalled_page_jobs(s, call), PAGE_BYTES, at->config->policy.max_payload);
-    request_text_list(conn, bull_field_names, BULL_FIELDS);
-    conn_expect_job(conn);
-    if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
-    bool good = script_reply_begins(reply, "stalled", "early", call->redis.error);
-    bool more = good && reply_is(reply_at(reply, 0), "stalled") && stalled_settle_page(s, call, reply);
-    if (call->redis.error->outcome == OUTCOME_OK) s->marked = more;
-    freeReplyObject(reply);
-    return call->redis.error->outcome;
-}
-
-static outcome_t stalled_step(void *state, side_task_call_t *call) {
-    stalled_t *s = state;
-    bool check = s->marked && mono_reached(s->check_at, call->now);
-    if (check && stalled_check(s, call) != OUTCOME_OK) return call->redis.error->outcome;
-    if (check && s->marked) {
-        call->next = call->now;
-        return OUTCOME_OK;
-    }
-    if (!s->marked || mono_reached(s->renew_at, call->now)) stalled_mark(s, call, false);
-    call->next = s->marked ? mono_min(s->check_at, s->renew_at) : call->now;
-    return call->redis.error->outcome;
-}
-
-static outcome_t stalled_leave(void *state, side_task_call_t *call) { return stalled_mark(state, call, true); }
-
-const side_task_ops_t bull_stalled_task = {
-    .open = stalled_open, .close = free, .forget = stalled_forget, .step = stalled_step, .leave = stalled_leave};
+const side_task_ops_t bull_stalled_task = {STALLED_TASK, .open = bull_stalled_open};

@@ -45,13 +45,7 @@ static const jobs_ops_t bullmq_jobs = {.details = bullmq_jobs_details,
                                        .advice = "its jobs belong to BullMQ: use job.promote() or job.remove()"};
 
 static const right_t bullmq_rights[] = {
-    {RIGHT_SCRIPT(bullmq_promote)},
-    {RIGHT_SCRIPT(quarantine_read)},
-    {RIGHT_SCRIPT(quarantine_settle)},
-    FAILED_RIGHTS,
-    {RIGHT_SCRIPT(failed_events)},
-    {RIGHT_SCRIPT(bullmq_requeue)},
-    {0},
+    {RIGHT_SCRIPT(bullmq_promote)}, FAILED_RIGHTS, {RIGHT_SCRIPT(failed_events)}, {RIGHT_SCRIPT(bullmq_requeue)}, {0},
 };
 
 const dialect_ops_t dialect_bullmq = {.settings = &bullmq_settings,

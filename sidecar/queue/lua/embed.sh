@@ -1,18 +1,18 @@
 #!/bin/sh
 # embed.sh --join FILE: prints a script as Redis gets it. The parts that the script's header names in a line `-- Uses` follow the
-# header. They come from prologue/ beside the script, or else from prologue/ beside embed.sh.
+# header. They come from prologue/ beside the script, or else from the only other prologue/ that has them.
 #
 # embed.sh DIR FILE...: writes DIR/scripts.c, which defines a script_t (redis/script.h) for every a/lua/NAME.lua, and
 # DIR/a/scripts.h, which declares the scripts of folder a. Rewrites only the headers that change, to compile no more than needed.
 set -eu
-prologue=$(dirname "$0")/prologue
 
 join() {
     header=$(awk 'NR > 1 && !/^--/ { exit } { lines = NR } END { print lines }' "$1")
     head -n "$header" "$1"
     for part in $(sed -n 's/^-- Uses *//p' "$1" | tr -d ,); do
         own=$(dirname "$1")/prologue/$part.lua
-        if [ -e "$own" ]; then sed '/^--/d' "$own"; else sed '/^--/d' "$prologue/$part.lua"; fi
+        [ -e "$own" ] || own=$(find "$(dirname "$0")/../.." -path "*/prologue/$part.lua")
+        sed '/^--/d' "$own"
     done
     tail -n +"$((header + 1))" "$1"
 }

@@ -1,6 +1,7 @@
 /* bull_mark and bull_stalled against a real server: they find the jobs that Bull's own check would find. */
 #include "bull_layout.h"
 #include "dialects/bull/scripts.h"
+#include "dialects/bull_tasks/scripts.h"
 #include "wait.h"
 
 /* Marks `count` entries of active behind the last `passed` ones. */

@@ -31,7 +31,7 @@
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'gone' its worker renewed the lock, or the job is
 --          finished; 'changed'; 'alive' the lock exists; 'full' the stream takes no record; or an error
 -- Optional LPUSH, LSET, LTRIM, PUBLISH
--- Uses     types, fence, records, now, rights, clock, notifications
+-- Uses     types, fence, records, now, rights, clock, notifications, stalled_jobs
 -- Safe     fenced; compares each job with its decision; checks preconditions and rights of all jobs before the first write; adds
 --          before it removes, the records first; PUBLISH last and by pcall.
 -- Cost     one LREM of all jobs looks through the entries between them and the nearer end of active; without LSET one for each job. A
@@ -46,7 +46,7 @@ local began = clock_us()
 local COUNTER, FLAGS, ERROR, MESSAGE, RECORD = 1, 2, 3, 4, 5
 local form, first_job = record_form(6)
 
-local jobs, locks, key = {}, {}, 11
+local jobs, key = {}, 11
 local function next_key()
     key = key + 1
     return KEYS[key - 1]
@@ -57,15 +57,9 @@ for at = first_job, #ARGV, RECORD + #form.names do
     job.logs = has('x') and next_key()
     job.debounce = has('d') and next_key()
     job.fails = job.ends and not job.broken and not job.logs
-    jobs[#jobs + 1], locks[#locks + 1] = job, job.lock
+    jobs[#jobs + 1] = job
 end
-local locked = redis.call('EXISTS', unpack(locks)) > 0
-
-local from, to = tonumber(ARGV[4]), tonumber(ARGV[5])
-local side = to > 0 and redis.call('LLEN', KEYS[3]) - to > from and -1 or 1 -- of active: the end that is nearer
-local places, near = {}, to > 0 and redis.call('LRANGE', KEYS[3], -to, -from - 1) or {}
-for i, id in ipairs(near) do places[id] = i - #near - from - 1 end
-
+local stalled = stalled_jobs(jobs, KEYS[2], KEYS[3], tonumber(ARGV[4]), tonumber(ARGV[5]))
 local now, most = now_ms(), tonumber(ARGV[2])
 local function record_of(job)
     local record = new_record(now, form, job.at + RECORD)
@@ -91,18 +85,10 @@ local function job_refusal(job, room)
 end
 
 local bytes, length = stream_bytes(KEYS[9], KEYS[10], {})
-local asked, unmarked = {}, {} -- ids that this call settles; ids whose marks go
-
 -- Returns why the job stays where it is; nil = its writes may begin.
 local function refused(job)
-    local id = job.id
-    if asked[id] or redis.call('SISMEMBER', KEYS[2], id) == 0 then return 'gone' end
-    job.place = places[id] or redis.call('LPOS', KEYS[3], id)
-    if not job.place then
-        unmarked[#unmarked + 1] = id -- before 4.12.3 Bull keeps the mark of a finished job
-        return 'gone'
-    end
-    if locked and redis.call('EXISTS', job.lock) == 1 then return 'alive' end
+    local why = stalled.refused(job)
+    if why then return why end
     local fields = redis.pcall('HMGET', job.hash, 'name', 'stalledCounter') -- an error: the key is no hash
     local is_job = not fields.err and fields[1]
     if not is_job == not job.broken then return 'changed' end
@@ -124,12 +110,10 @@ local settled = {}
 for _, job in ipairs(jobs) do
     job.answer = refused(job)
     if not job.answer then
-        asked[job.id] = true
+        stalled.settles(job)
         settled[#settled + 1] = job
     end
 end
--- LREM of each job would pass the same entries again and again. So LSET puts the token, which names no job, in the place of each job,
--- and one LREM removes all of them.
 local at_once = #settled > 1 and not missing_right({{'LSET', KEYS[3]}})
 local kept = record_jobs(KEYS[9], KEYS[10], settled, bytes, length)
 
@@ -145,18 +129,11 @@ for _, job in ipairs(kept) do
         marks[#marks + 1], marks[#marks + 2] = now, job.id .. ':' .. now
         scores[#scores + 1], scores[#scores + 2] = now, job.id
     end
-    unmarked[#unmarked + 1] = job.id
 end
 if #retries > 0 then redis.call('RPUSH', target, unpack(retries)) end
 if #marks > 0 then redis.call('ZADD', KEYS[8], unpack(marks)) end
 if #scores > 0 then redis.call('ZADD', KEYS[7], unpack(scores)) end
-if at_once then
-    for _, job in ipairs(kept) do redis.call('LSET', KEYS[3], job.place, ARGV[1]) end
-    redis.call('LREM', KEYS[3], side * #kept, ARGV[1])
-else
-    for _, job in ipairs(kept) do redis.call('LREM', KEYS[3], side, job.id) end
-end
-if #unmarked > 0 then redis.call('SREM', KEYS[2], unpack(unmarked)) end
+stalled.remove(kept, at_once, ARGV[1])
 for _, job in ipairs(kept) do
     if job.logs then redis.call('DEL', job.hash, job.logs) end
     if job.debounced then redis.call('DEL', job.debounce) end
