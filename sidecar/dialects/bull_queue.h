@@ -18,6 +18,11 @@ static inline bull_config_t *bull_config(const queue_config_t *queue) { return q
 #define BULL_QUEUE_KEY                                                                                                           \
     DIALECT_KEY("bull_queue", KEY_TEXT, "<name>", "1", "256", offsetof(bull_config_t, bull_queue), false,                        \
                 "Name of the queue in Bull or BullMQ, if it differs from `name`.")
+#define BULL_STALLED_KEYS                                                                                                        \
+    DIALECT_KEY("stalled_interval", KEY_DURATION, "30s", "1s", "1h", offsetof(bull_config_t, stalled_interval_ms), true,         \
+                "How long a job without a lock must have been active before it counts as stalled; Bull's stalledInterval."),     \
+        DIALECT_KEY("max_stalled", KEY_INT, "1", "0", "1000", offsetof(bull_config_t, max_stalled), true,                        \
+                    "How often a job may stall before it fails; Bull's maxStalledCount.")
 #define BULL_RECORD_FAILED_KEY                                                                                                   \
     DIALECT_KEY("record_failed", KEY_BOOL, "true", NULL, NULL, offsetof(bull_config_t, record_failed), true,                     \
                 "Whether failures that workers decide are recorded too.")

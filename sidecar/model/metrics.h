@@ -127,7 +127,7 @@
 #define METRICS_SETTINGS(X)                                                                                                      \
     X(set_protected_ms, "protected_timeout_seconds", 1000, "protected_timeout", "the protected_timeout in effect")               \
     X(set_alive_ms, "alive_timeout_seconds", 1000, "alive_timeout", "the alive_timeout in effect; 0 = off")                      \
-    X(set_stalled_ms, "stalled_interval_seconds", 1000, "stalled_interval", "the stalled_interval in effect (bull)")             \
+    X(set_stalled_ms, "stalled_interval_seconds", 1000, "stalled_interval", "the stalled_interval in effect (bull, bullmq)")     \
     X(set_retries, "retry_times", 1, "retry_times", "the retry_times in effect")
 
 // Counters of a queue with one more label: X(name, family, label, values, help). Every value is exposed from the start.

@@ -226,9 +226,11 @@ Test(unit_config_refusals, bullmq_names_the_replacement_key) {
         {BM("prefix = \"\";"), F "`prefix` is \"\", but a prefix of Bull has 1 to 256 bytes\n"},
         {BM("ready = \"x\";"), NOT_FOR("bullmq", "ready") "`prefix` and `bull_queue` name BullMQ's keys\n"},
         {BM("dlq = \"x\";"), NOT_FOR("bullmq", "dlq") "BullMQ keeps failed jobs in its set failed\n"},
-        {BM("alive_timeout = \"1h\";"), NOT_FOR("bullmq", "alive_timeout") "the sidecar ends no jobs of BullMQ\n"},
-        {BM("retry_times = 1;"), NOT_FOR("bullmq", "retry_times") "the job option attempts takes its place\n"},
-        {BM("max_stalled = 1;"), F "`max_stalled` is for bull: remove it, or set `dialect`\n"},
+        {BM("alive_timeout = \"1h\";"),
+         NOT_FOR("bullmq", "alive_timeout") "BullMQ's workers fail a job that stalled too often; see `max_stalled`\n"},
+        {BM("retry_times = 1;"),
+         NOT_FOR("bullmq", "retry_times") "`max_stalled` takes its place for workers that die, and the job "
+                                          "option attempts for handlers that fail\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
@@ -301,7 +303,7 @@ Test(unit_config_refusals, names_the_group_of_a_misplaced_key) {
         {PQ("watch = \"w\";"), F "`watch` is for list: remove it, or set `dialect`\n"},
         {KM("backup = \"\";"), F "`backup` is \"\", but KMQueue always has a backup list\n"},
         {BU("types = [\"a.B\"];"), F "`types` is for delayed_queue: remove it, or set `dialect`\n"},
-        {KM("max_stalled = 1;"), F "`max_stalled` is for bull: remove it, or set `dialect`\n"},
+        {KM("max_stalled = 1;"), F "`max_stalled` is for bull and bullmq: remove it, or set `dialect`\n"},
         {"queues = ( { main = \"m\"; name = \"q\"; } );", F "`main` is for private_queues: remove it, or set `dialect`\n"},
         {ONE("dialect = \"bul\"; max_stalled = 1;"),
          F "`dialect` is \"bul\", but must be one of \"list\", \"kmqueue\", "

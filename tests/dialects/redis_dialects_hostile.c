@@ -98,11 +98,20 @@ static void put_kmqueue(redis_t *r, size_t nth, const char *bytes, size_t len) {
 }
 
 /* The bytes are an id; only `sound` names a job. */
-static void put_bull(redis_t *r, size_t nth, const char *bytes, size_t len) {
-    (void)nth;
+static void make_bull(redis_t *r, const char *bytes, size_t len) {
     if (len == 5 && memcmp(bytes, "sound", 5) == 0)
         redis_ok(r, "HSET bull:email:sound name n data {} opts {} timestamp 1700000000000 attemptsMade 0 delay 0 priority 0");
+}
+
+static void put_bull(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    (void)nth;
+    make_bull(r, bytes, len);
     redis_ok(r, "LPUSH bull:email:active %b", bytes, len);
+}
+
+static void put_bull_delayed(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    make_bull(r, bytes, len);
+    redis_ok(r, "ZADD bull:email:delayed %d %b", (int)nth, bytes, len);
 }
 
 /* Each event is due after the ones before it. The valid job is the last, so when it is ready all others were handled. */
@@ -168,6 +177,20 @@ static const dialect_case_t CASES[] = {
      .ready = "bull:email:wait",
      .put = put_bull,
      .busy = "bull:email:active",
+     .waits = "bull:email:wait"},
+    {.name = "bullmq",
+     .config = SETTINGS("dialect = \"bullmq\"; stalled_interval = \"1s\";"),
+     .sound = "sound",
+     .ready = "bull:email:wait",
+     .put = put_bull,
+     .busy = "bull:email:active",
+     .waits = "bull:email:wait"},
+    {.name = "bullmq, delayed",
+     .config = SETTINGS("dialect = \"bullmq\"; roles = [\"dispatcher\", \"monitor\"];"),
+     .sound = "sound",
+     .ready = "bull:email:wait",
+     .put = put_bull_delayed,
+     .busy = "sidecar:email:aside",
      .waits = "bull:email:wait"},
     {.name = "delayed_queue",
      .config = DE_SETTINGS,

@@ -67,7 +67,8 @@ static redisReply *call_as_sidecar(table_t *t, const withdrawn_call_t *call, con
     redisReply *reply = do_line(t->user, line);
     if (call->script == &script_promote) return kept(promote_answer(reply));
     bool answers_each = call->script == &script_settle || call->script == &script_stream_settle ||
-                        call->script == &script_bull_settle || call->script == &script_quarantine_settle;
+                        call->script == &script_bull_settle || call->script == &script_bullmq_settle ||
+                        call->script == &script_quarantine_settle;
     return kept(answers_each ? settle_answer(reply) : reply);
 }
 

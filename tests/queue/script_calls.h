@@ -57,6 +57,8 @@ static const struct {
     {&script_bull_stalled, "4 b:stalled b:stalled-check sidecar:b:meta b:active b: 9 begin 9 0 9 99 99 name"},
     {&script_bull_settle, "12 sidecar:app:lock b:stalled b:active b:wait b:paused b:meta-paused b:failed sidecar:b:recorded "
                           "sidecar:b:failures sidecar:b:meta b:1 b:1:lock T 9 told 0 9 0 1 kind 1 - r - - x"},
+    {&script_bullmq_settle, "13 sidecar:app:lock b:stalled b:active b:wait b:paused b:bullmq b:marker b:events b:repeat "
+                            "sidecar:b:failures sidecar:b:meta b:1 b:1:lock T 9999 told 0 9 0 1 kind 1 - r - - x"},
     {&script_failed_seen, "3 sidecar:app:lock b:failed sidecar:b:recorded T 600000 9 5 1 0"},
     {&script_failed_page, "2 b:failed sidecar:b:recorded b: -inf 0 9 9 99 99 1 name"},
     {&script_failed_events, "3 sidecar:app:lock b:events sidecar:b:meta T 1-1 9 99 job error event failed"},

@@ -345,7 +345,12 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
     count " " LOCK " bull:video:stalled bull:video:active bull:video:wait bull:video:paused bull:video:meta-paused "             \
           "bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta bull:video:7 "                     \
           "bull:video:7:lock " more "T 999 '' 0 9 0 1 kind 7 "
-#define BULL_STALLED "SADD bull:video:stalled 7", "RPUSH bull:video:active 7", "HSET bull:video:7 name x stalledCounter 1"
+#define BULLMQ_SETTLE(count, more)                                                                                               \
+    count " " LOCK " bull:video:stalled bull:video:active bull:video:wait bull:video:paused bull:video:meta bull:video:marker "  \
+          "bull:video:events bull:video:repeat sidecar:video:failures sidecar:video:meta bull:video:7 "                          \
+          "bull:video:7:lock " more "T 999 '' 0 9 0 1 kind 7 "
+#define BULLMQ_STALLED "SADD bull:video:stalled 7", "RPUSH bull:video:active 7", "HSET bull:video:7 name x stc 1"
+#define BULL_STALLED   "SADD bull:video:stalled 7", "RPUSH bull:video:active 7", "HSET bull:video:7 name x stalledCounter 1"
 static const withdrawn_call_t withdrawn_bull[] = {
     {"a job without a priority",
      &script_bull_promote,
@@ -431,6 +436,17 @@ static const withdrawn_call_t withdrawn_bull[] = {
      &script_bull_settle,
      {"SADD bull:video:stalled 7", "RPUSH bull:video:active 7"},
      BULL_SETTLE("12", "") "'' b why '' failed",
+     "settled"},
+    {"a retry in BullMQ", &script_bullmq_settle, {BULLMQ_STALLED}, BULLMQ_SETTLE("13", "") "1 r why '' retried", "settled"},
+    {"a retry of a job in BullMQ that stalled too often, into a paused queue",
+     &script_bullmq_settle,
+     {BULLMQ_STALLED, "HSET bull:video:meta paused 1"},
+     BULLMQ_SETTLE("13", "") "1 rf why '' retried",
+     "settled"},
+    {"an end of an active id without a job in BullMQ",
+     &script_bullmq_settle,
+     {"SADD bull:video:stalled 7", "RPUSH bull:video:active 7"},
+     BULLMQ_SETTLE("13", "") "'' b why '' failed",
      "settled"},
     {"an end of an id without a job",
      &script_quarantine_settle,

@@ -3,14 +3,7 @@
 
 #include "config/dialect.h"
 
-static const config_key_t setting_keys[] = {
-    BULL_QUEUE_KEY,
-    DIALECT_KEY("stalled_interval", KEY_DURATION, "30s", "1s", "1h", offsetof(bull_config_t, stalled_interval_ms), true,
-                "How long a job without a lock must have been active before it counts as stalled; Bull's stalledInterval."),
-    DIALECT_KEY("max_stalled", KEY_INT, "1", "0", "1000", offsetof(bull_config_t, max_stalled), true,
-                "How often a job may stall before it fails; Bull's maxStalledCount."),
-    BULL_RECORD_FAILED_KEY,
-};
+static const config_key_t setting_keys[] = {BULL_QUEUE_KEY, BULL_STALLED_KEYS, BULL_RECORD_FAILED_KEY};
 
 static const config_refusal_t bull_refusals[] = {
     {"ready delayed backup", "`prefix` and `bull_queue` name Bull's keys", false},

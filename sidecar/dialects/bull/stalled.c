@@ -26,6 +26,7 @@ static void bull_stalled_judge(const queue_config_t *queue, stalled_job_t *c, in
     } else if (bull_number(&c->job, BULL_STALLED_COUNTER) < bull_config(queue)->max_stalled) {
         snprintf(c->flags, sizeof c->flags, "r");
         c->reason = "stalled";
+        *c->error = '\0';
         return;
     }
     bool removes = job_removes_itself(&c->job), debounces = c->job.fields[BULL_DEID].len;

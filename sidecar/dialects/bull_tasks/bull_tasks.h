@@ -18,22 +18,22 @@ typedef struct stalled_job {
     char flags[4];      // for the settle script: r retry, e end or b broken, and what else its header lists
     size_t keys;        // that the settle script gets of this job, besides its hash and its lock
     const char *reason; // for the record
-    char error[160];    // for the record; a retry ignores it
+    char error[160];    // for the record of an end; else see the settle script
     char event[EVENT_ID_SIZE];
     int64_t attempts; // as in the record
 } stalled_job_t;
 
 static inline bool stalled_job_has(const stalled_job_t *c, char flag) { return strchr(c->flags, flag) != NULL; }
 
-// How a system answers stalled jobs. The settle script has 10 keys and then those of the jobs; see bull_settle.lua.
+// How a system answers stalled jobs. Keys and arguments of the settle script are as in bull_settle.lua.
 typedef struct stalled_layout {
     const hash_fields_t *fields;
     size_t counter;             // index of the field that counts stalls
     const char *const *foreign; // keys that only another system has, `foreign_count`
     size_t foreign_count;
     const script_t *settle;
-    size_t settle_keys;
-    void (*append_keys)(const call_t *call); // KEYS[2] and those that follow, except those of jobs
+    size_t settle_keys;                      // without those of jobs
+    void (*append_keys)(const call_t *call); // of these KEYS[2] and those that follow
     // Gives the verdict on a job whose hash is there.
     void (*judge)(const queue_config_t *queue, stalled_job_t *c, int64_t now);
     void (*append_job_keys)(conn_t *conn, const queue_keys_t *at, const stalled_job_t *c); // c->keys of them

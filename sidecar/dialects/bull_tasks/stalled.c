@@ -154,7 +154,7 @@ static void job_append_settle(const stalled_t *s, conn_t *conn, const stalled_jo
     slice_t counter = c->job.fields[s->layout->counter];
     request_bytes(conn, c->job.id.data, c->job.id.len);
     request_bytes(conn, counter.data, counter.len);
-    request_text(conn, c->flags, job_is_retry(c) ? "" : c->error);
+    request_text(conn, c->flags, c->error);
     s->layout->append_extra(conn, c);
 }
 

@@ -33,6 +33,12 @@ bool bullmq_version_read(slice_t text, bullmq_version_t *out) {
     return true;
 }
 
+// `stc` and `defa` of a job are from 5.53.2 on, and prologue/bullmq_meta.lua says the same.
+bool bullmq_version_moves(const bullmq_version_t *version) {
+    if (version->major != OLDEST_MAJOR) return version->major > OLDEST_MAJOR && version->major <= NEWEST_MAJOR;
+    return version->minor > 53 || (version->minor == 53 && version->patch >= 2);
+}
+
 static void adopt_append(conn_t *conn, const queue_keys_t *at) {
     request_begin(conn, "HMGET");
     bull_keys(conn, at, "meta");
@@ -79,7 +85,18 @@ outcome_t bullmq_adopt(const call_t *call, buffer_t *refusal) {
     return call->error->outcome;
 }
 
-// Notes each queue whose BullMQ is newer than those of the tests.
+static char *survey_text(const bullmq_version_t *version) {
+    char number[80];
+    snprintf(number, sizeof number, "BullMQ %" PRId64 ".%" PRId64 ".%" PRId64, version->major, version->minor, version->patch);
+    if (version->major < OLDEST_MAJOR || version->major > NEWEST_MAJOR) return NULL; // adopt refuses it
+    if (!bullmq_version_moves(version))
+        return mem_printf("%s is older than 5.53.2: its delayed and stalled jobs are left to the workers", number);
+    if (version->minor <= tested_minors[version->major]) return NULL;
+    return mem_printf("%s is newer than %" PRId64 ".%" PRId64 ", the newest that dialect bullmq was tested with", number,
+                      version->major, tested_minors[version->major]);
+}
+
+// Notes each queue whose BullMQ is newer than those of the tests, or too old for more than records.
 outcome_t bullmq_survey(const call_t *call, survey_report_fn *report, void *self) {
     const keyspace_t *keys = call->keys;
     *call->error = (redis_error_t){0};
@@ -96,14 +113,9 @@ outcome_t bullmq_survey(const call_t *call, survey_report_fn *report, void *self
                 continue;
             }
             redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error); // adopt refuses other systems
-            if (reply && bullmq_version_read(reply_slice(reply), &version) && version.major >= OLDEST_MAJOR &&
-                version.major <= NEWEST_MAJOR && version.minor > tested_minors[version.major]) {
-                char *text = mem_printf("BullMQ %" PRId64 ".%" PRId64 " is newer than %" PRId64 ".%" PRId64
-                                        ", the newest that dialect bullmq was tested with",
-                                        version.major, version.minor, version.major, tested_minors[version.major]);
-                report(self, false, i, text);
-                free(text);
-            }
+            char *text = reply && bullmq_version_read(reply_slice(reply), &version) ? survey_text(&version) : NULL;
+            if (text) report(self, !bullmq_version_moves(&version), i, text);
+            free(text);
             conn_reply_free(reply);
         }
     }

@@ -45,12 +45,18 @@ static const jobs_ops_t bullmq_jobs = {.details = bullmq_jobs_details,
                                        .advice = "its jobs belong to BullMQ: use job.promote() or job.remove()"};
 
 static const right_t bullmq_rights[] = {
-    {RIGHT_SCRIPT(bullmq_promote)}, FAILED_RIGHTS, {RIGHT_SCRIPT(failed_events)}, {RIGHT_SCRIPT(bullmq_requeue)}, {0},
+    {RIGHT_SCRIPT(bullmq_promote)},
+    STALLED_RIGHTS,
+    {RIGHT_SCRIPT(bullmq_settle)},
+    FAILED_RIGHTS,
+    {RIGHT_SCRIPT(failed_events)},
+    {RIGHT_SCRIPT(bullmq_requeue)},
+    {0},
 };
 
 const dialect_ops_t dialect_bullmq = {.settings = &bullmq_settings,
                                       .promote = &bullmq_promote,
-                                      .side_tasks = {&bull_quarantine_task, &bullmq_failed_task},
+                                      .side_tasks = {&bullmq_stalled_task, &bull_quarantine_task, &bullmq_failed_task},
                                       .requeue = &bullmq_requeue,
                                       .jobs = &bullmq_jobs,
                                       .adopt = bullmq_adopt,

@@ -2,15 +2,21 @@
 #include "config/dialect.h"
 #include "dialects/bullmq/internal.h"
 
-static const config_key_t setting_keys[] = {BULL_QUEUE_KEY, BULL_RECORD_FAILED_KEY};
+static const config_key_t setting_keys[] = {BULL_QUEUE_KEY, BULL_STALLED_KEYS, BULL_RECORD_FAILED_KEY};
 
 static const config_refusal_t bullmq_refusals[] = {
     {"ready delayed backup", "`prefix` and `bull_queue` name BullMQ's keys", false},
     {"errors", "BullMQ keeps errors in the job and in its set failed; see `record_failed`", false},
     {"dlq", "BullMQ keeps failed jobs in its set failed", false},
-    {"alive_timeout alive_kills protected_timeout", "the sidecar ends no jobs of BullMQ", false},
-    {"heartbeat", "BullMQ's workers renew the lock of a job themselves", false},
-    {"retry_times retry_window", "the job option attempts takes its place", false},
+    {"alive_timeout alive_kills", "BullMQ's workers fail a job that stalled too often; see `max_stalled`", false},
+    {"protected_timeout",
+     "`stalled_interval` takes its place, and the worker's lockDuration says how long a job is safe without a renewal of its "
+     "lock",
+     false},
+    {"heartbeat", "the job's lock is its heartbeat: lockDuration and lockRenewTime of the worker", false},
+    {"retry_times", "`max_stalled` takes its place for workers that die, and the job option attempts for handlers that fail",
+     false},
+    {"retry_window", "BullMQ counts the stalls of a job for ever, in its hash", false},
     {"retry_backoff retry_delay retry_delay_max retry_jitter", "the job option backoff takes its place", false},
     {"ready_limit", "BullMQ's option limiter takes its place", false},
     {"score_unit", "BullMQ has its own unit of scores", false},
@@ -37,8 +43,11 @@ static void bullmq_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
         {"wait", "prefix", NULL, "list", KEY_WRITES, SIZE_READY, false, false},
         {"paused", "prefix", NULL, "list", KEY_WRITES, SIZE_READY, false, false},
         {"prioritized", "prefix", NULL, "zset", KEY_WRITES, SIZE_NONE, false, false},
-        {"active", "prefix", NULL, "list", KEY_READS, SIZE_ACTIVE, false, false},
+        {"active", "prefix", NULL, "list", KEY_WRITES, SIZE_ACTIVE, false, false},
         {"failed", "prefix", NULL, "zset", KEY_WRITES, SIZE_NONE, false, false},
+        {"stalled", "prefix", NULL, "set", KEY_WRITES, SIZE_NONE, false, false},
+        {"stalled-check", "prefix", NULL, "string", KEY_WRITES, SIZE_NONE, false, false},
+        {"repeat", "prefix", NULL, "zset", KEY_READS, SIZE_NONE, false, false},
         {"events", "prefix", NULL, "stream", KEY_WRITES, SIZE_NONE, false, false},
         {"meta", "prefix", NULL, "hash", KEY_READS, SIZE_NONE, false, false},
         {"waiting-children", "prefix", NULL, "zset", KEY_READS, SIZE_NONE, false, false},

@@ -9,8 +9,13 @@
 static const failed_stream_t stream = {
     .job = "jobId", .error = "failedReason", .tells = {{"event", "failed"}, {"prev", "active"}}};
 
+static void bullmq_failed_record(job_record_t *record, const call_t *call, const hash_job_t *job) {
+    bool stalled = slice_is(job->fields[BULLMQ_FAILED_REASON], BULL_STALLED_REASON);
+    bullmq_record_make(record, call, job, stalled ? "retries_exhausted" : "worker_failed");
+}
+
 static const failed_layout_t layout = {
-    .unit_ms = 1, .fields = &bullmq_fields, .error = BULLMQ_FAILED_REASON, .record = bullmq_record_make, .stream = &stream};
+    .unit_ms = 1, .fields = &bullmq_fields, .error = BULLMQ_FAILED_REASON, .record = bullmq_failed_record, .stream = &stream};
 
 static void *bullmq_failed_open(const queue_keys_t *at) {
     const bull_config_t *own = bull_config(at->config);

@@ -19,13 +19,12 @@ const hash_fields_t bullmq_fields = {
 
 static int64_t bullmq_number(const bullmq_job_t *job, bullmq_field_t field) { return hash_job_number(job->fields[field]); }
 
-void bullmq_record_make(job_record_t *record, const call_t *call, const bullmq_job_t *job) {
-    slice_t reason = job->fields[BULLMQ_FAILED_REASON], stacks = job->fields[BULLMQ_STACKTRACE];
-    bool stalled = slice_is(reason, BULL_STALLED_REASON);
+void bullmq_record_make(job_record_t *record, const call_t *call, const bullmq_job_t *job, const char *reason) {
+    slice_t said = job->fields[BULLMQ_FAILED_REASON], stacks = job->fields[BULLMQ_STACKTRACE];
     // A stall leaves no stack. The last stack belongs to an earlier failure.
-    if (stalled) stacks.len = 0;
-    job_record_begin(record, call, job->id, job->fields[BULLMQ_NAME], stalled ? "retries_exhausted" : "worker_failed");
-    hash_job_error(reason, stacks, &record->error);
+    if (slice_is(said, BULL_STALLED_REASON)) stacks.len = 0;
+    job_record_begin(record, call, job->id, job->fields[BULLMQ_NAME], reason);
+    hash_job_error(said, stacks, &record->error);
     record->event.error = (slice_t){record->error.data, record->error.len};
     record->event.attempts = bullmq_number(job, BULLMQ_ATTEMPTS_STARTED);
     if (!record->event.attempts) record->event.attempts = bullmq_number(job, BULLMQ_ATTEMPTS_MADE);

@@ -40,4 +40,4 @@ typedef hash_job_t bullmq_job_t;
 extern const hash_fields_t bullmq_fields;
 
 // Makes the record of a final failure, without an event id. *record comes as {0}. Free it with job_record_free.
-void bullmq_record_make(job_record_t *record, const call_t *call, const bullmq_job_t *job);
+void bullmq_record_make(job_record_t *record, const call_t *call, const bullmq_job_t *job, const char *reason);

@@ -1,16 +1,18 @@
-/* Steps of the side tasks of dialect bull, with a short stalled_interval. */
+/* Steps of the side tasks of dialect bull, or of the one that BULL_DIALECT names, with a short stalled_interval. */
 #pragma once
 
 #include "bull_call.h"
-#include "dialects/bull/internal.h"
+#include "dialects/bull_queue.h"
 #include "dialects/registry.h"
 #include "model/metrics.h"
 #include "wait.h"
 
 #define STREAM "sidecar:video:failures"
-#define CONFIG                                                                                                                   \
-    "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; stalled_interval = \"1s\"; alive_timeout = \"1h\"; } "  \
-    ");"
+#ifndef BULL_DIALECT
+#define BULL_DIALECT  dialect_bull
+#define BULL_SETTINGS "dialect = \"bull\"; alive_timeout = \"1h\"; "
+#endif
+#define CONFIG "group = \"app\"; queues = ( { name = \"video\"; stalled_interval = \"1s\"; " BULL_SETTINGS "} );"
 
 enum { INTERVAL_MS = 30 }; /* shorter than a config allows, because tests wait for it */
 
@@ -25,13 +27,13 @@ static inline setup_t setup(void) {
     setup_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG})};
     s.metrics = metrics_new(1);
     bull_config(&s.f.config->queues[0])->stalled_interval_ms = INTERVAL_MS;
-    for (int i = 0; i < SIDE_TASKS_MAX; i++) s.states[i] = dialect_bull.side_tasks[i]->open(&s.f.keys->queues[0]);
+    for (int i = 0; i < SIDE_TASKS_MAX; i++) s.states[i] = BULL_DIALECT.side_tasks[i]->open(&s.f.keys->queues[0]);
     redis_ok(s.f.r, "SET " BULL_LOCK " T");
     return s;
 }
 
 static inline void teardown(setup_t *s) {
-    for (int i = 0; i < SIDE_TASKS_MAX; i++) dialect_bull.side_tasks[i]->close(s->states[i]);
+    for (int i = 0; i < SIDE_TASKS_MAX; i++) BULL_DIALECT.side_tasks[i]->close(s->states[i]);
     metrics_free(s->metrics);
     fixture_stop(&s->f);
 }
@@ -44,7 +46,7 @@ static inline outcome_t step_as(setup_t *s, const char *token) {
     outcome_t outcome = OUTCOME_OK;
     for (int i = 0; i < SIDE_TASKS_MAX && outcome == OUTCOME_OK; i++) {
         s->call.next = mono_never();
-        outcome = dialect_bull.side_tasks[i]->step(s->states[i], &s->call);
+        outcome = BULL_DIALECT.side_tasks[i]->step(s->states[i], &s->call);
         next = mono_min(next, s->call.next);
     }
     s->call.next = next;

@@ -1,5 +1,6 @@
 /* Dialect bull from C: side tasks, adoption and promotion, as monitor, preflight and dispatcher call them. */
 #include "bull_tasks.h"
+#include "dialects/bull/internal.h"
 #include "dialects/registry.h"
 
 static setup_t s;

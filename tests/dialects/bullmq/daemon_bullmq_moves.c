@@ -1,4 +1,5 @@
-/* A sidecar that promotes jobs of BullMQ 5 and 6: alone, so that a worker finds them when it starts, and beside workers. */
+/* A sidecar that moves jobs of BullMQ 5 and 6: it promotes alone, so that a worker finds the jobs when it starts, and beside
+ * workers; and only one side at a time does the stalled check. */
 #include "bullmq_story.h"
 
 TestSuite(daemon_bullmq_moves, .timeout = 300);
@@ -46,3 +47,89 @@ static long long promote_by_both(const char *version) {
 
 Test(daemon_bullmq_moves, promotes_beside_workers_5) { cr_assert_eq(promote_by_both("QS_BULLMQ=5.81.5"), JOBS); }
 Test(daemon_bullmq_moves, promotes_beside_workers_6) { cr_assert_eq(promote_by_both("QS_BULLMQ=6.7.0"), JOBS); }
+
+#define CHECKS "roles = [\"monitor\"]; stalled_interval = \"1s\";"
+
+/* While a sidecar leads, workers skip their stalled check. Returns how many stalled jobs the workers found. */
+static int skip_check(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin_as(&setup, version, CHECKS);
+    child_t *dies = worker(&setup), *lives = NULL;
+    produce(&setup, "hang", 1, "{}");
+    await_native(&setup, native_count(&setup.native, "hangs", NULL) == 1);
+    lives = worker(&setup);
+    child_kill(dies);
+    await_native(&setup, native_count(&setup.native, "finished", NULL) == 1);
+    if (!wait_for(cluster_says(setup.sidecar, "\"queue\":\"video\"", "retried a job"), SOON_MS))
+        cluster_fail(&setup.cluster, "no sidecar retried the job");
+    redis_expect(setup.cluster.r, "sidecar", "GET " BULL "stalled-check");
+    await_native(&setup, rows(&setup, "kind = 'retried' AND reason = 'stalled' AND attempts = 1") == 1);
+    child_free(dies);
+    stop(&setup, lives);
+    return native_count(&setup.native, "stalled", NULL);
+}
+
+Test(daemon_bullmq_moves, workers_skip_the_stalled_check_5) { cr_assert_eq(skip_check("QS_BULLMQ=5.81.5"), 0); }
+Test(daemon_bullmq_moves, workers_skip_the_stalled_check_6) { cr_assert_eq(skip_check("QS_BULLMQ=6.7.0"), 0); }
+
+enum { HANGING = 4 };
+
+/* After the only sidecar was killed or terminated, workers do the stalled check again. Returns how many stalled jobs it found. */
+static int resume_check(const char *version, bool killed) {
+    scoped(setup_end) setup_t setup;
+    setup_begin_as(&setup, version, CHECKS);
+    child_t *dies = worker(&setup);
+    await_native(&setup, redis_int(setup.cluster.r, "EXISTS " BULL "stalled-check") == 1);
+    if (killed)
+        daemon_kill(setup.sidecar);
+    else
+        cr_expect_eq(daemon_terminate(setup.sidecar, SOON_MS).code, 0);
+    produce(&setup, "hang", HANGING, "{}");
+    await_native(&setup, native_count(&setup.native, "hangs", NULL) == HANGING);
+    child_kill(dies);
+    child_free(dies);
+    child_t *lives = worker(&setup);
+    await_native(&setup, native_count(&setup.native, "finished", NULL) == HANGING);
+    stop(&setup, lives);
+    return native_count(&setup.native, "stalled", NULL);
+}
+
+Test(daemon_bullmq_moves, workers_resume_the_check_after_kill_5) {
+    cr_assert_eq(resume_check("QS_BULLMQ=5.81.5", true), HANGING);
+}
+Test(daemon_bullmq_moves, workers_resume_the_check_after_kill_6) { cr_assert_eq(resume_check("QS_BULLMQ=6.7.0", true), HANGING); }
+Test(daemon_bullmq_moves, workers_resume_the_check_after_sigterm_6) {
+    cr_assert_eq(resume_check("QS_BULLMQ=6.7.0", false), HANGING);
+}
+
+/* No worker is left. The sidecar gives the jobs back; one that stalls again is failed by the next worker that takes it, and the
+ * failure is recorded once. The queue is paused meanwhile, and resumed: no job is lost. Returns the number of recorded failures.
+ */
+static long long give_back_while_paused(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin_as(&setup, version, CHECKS);
+    child_t *dies = worker(&setup);
+    produce(&setup, "hang", HANGING, "{}");
+    await_native(&setup, native_count(&setup.native, "hangs", NULL) == HANGING);
+    call_queue_api(&setup, "pause", NULL);
+    child_kill(dies);
+    child_free(dies);
+    await_native(&setup, redis_int(setup.cluster.r, "LLEN " BULL "active") == 0);
+    redis_ok(setup.cluster.r, "HSET " BULL "1 stc 5"); /* as if it had stalled more often */
+    call_queue_api(&setup, "resume", NULL);
+    redis_ok(setup.cluster.r, "RPOPLPUSH " BULL "wait " BULL "active"); /* as if a worker took the job and died */
+    await_native(&setup, redis_int(setup.cluster.r, "LLEN " BULL "active") == 0);
+    child_t *lives = worker(&setup);
+    await_native(&setup,
+                 redis_int(setup.cluster.r, "ZCARD " BULL "completed") + redis_int(setup.cluster.r, "ZCARD " BULL "failed") ==
+                     HANGING);
+    await_native(&setup, rows(&setup, "kind = 'failed'") == redis_int(setup.cluster.r, "ZCARD " BULL "failed"));
+    await_native(&setup, rows(&setup, "kind = 'retried' AND reason = 'stalled'") == HANGING + 1);
+    cr_expect_eq(rows(&setup, "reason = 'retries_exhausted' AND error LIKE 'job stalled more than allowable limit%'"),
+                 redis_int(setup.cluster.r, "ZCARD " BULL "failed"));
+    stop(&setup, lives);
+    return redis_int(setup.cluster.r, "ZCARD " BULL "completed") + rows(&setup, "kind = 'failed'");
+}
+
+Test(daemon_bullmq_moves, gives_jobs_back_while_paused_5) { cr_assert_eq(give_back_while_paused("QS_BULLMQ=5.81.5"), HANGING); }
+Test(daemon_bullmq_moves, gives_jobs_back_while_paused_6) { cr_assert_eq(give_back_while_paused("QS_BULLMQ=6.7.0"), HANGING); }

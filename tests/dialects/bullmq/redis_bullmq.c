@@ -59,7 +59,7 @@ static void add_note(void *self, bool lost, size_t queue, const char *text) {
 }
 
 Test(redis_bullmq, notes_a_version_that_was_not_tested) {
-    static const char *const known[] = {"bullmq:5.81.5", "bullmq:5.81.9", "bullmq:6.7.0", "bullmq:5.0.0", "what"};
+    static const char *const known[] = {"bullmq:5.81.5", "bullmq:5.81.9", "bullmq:6.7.0", "bullmq:5.53.2", "what"};
     buffer_t said = {0};
     const call_t call = fixture_call(&f, NULL);
     cr_assert_eq(dialect_bullmq.survey(&call, add_note, &said), OUTCOME_OK);
@@ -70,6 +70,11 @@ Test(redis_bullmq, notes_a_version_that_was_not_tested) {
     }
     redis_ok(f.r, "HSET " BULL "meta version bullmq:6.12.3");
     cr_assert_eq(dialect_bullmq.survey(&call, add_note, &said), OUTCOME_OK);
-    cr_expect_str_eq(buffer_text(&said), "0 BullMQ 6.12 is newer than 6.7, the newest that dialect bullmq was tested with\n");
+    cr_expect_str_eq(buffer_text(&said), "0 BullMQ 6.12.3 is newer than 6.7, the newest that dialect bullmq was tested with\n");
+    buffer_clear(&said);
+    redis_ok(f.r, "HSET " BULL "meta version bullmq:5.53.1");
+    cr_assert_eq(dialect_bullmq.survey(&call, add_note, &said), OUTCOME_OK);
+    cr_expect_str_eq(buffer_text(&said),
+                     "lost 0 BullMQ 5.53.1 is older than 5.53.2: its delayed and stalled jobs are left to the workers\n");
     buffer_free(&said);
 }
