@@ -1,0 +1,119 @@
+/* A thousand jobs of BullMQ beside two sidecars that promote and do the stalled check: workers and leaders are killed, and the
+ * queue moves from BullMQ 5 to 6 while it is paused. Each job is accounted for. */
+#include "bullmq_story.h"
+
+#include "wait.h"
+
+TestSuite(daemon_bullmq_story, .timeout = 600);
+
+#define SETTINGS "roles = [\"dispatcher\", \"monitor\"]; stalled_interval = \"1s\"; max_stalled = 100;"
+
+enum { WORKERS = 3, HALF = 500, POISON = 50, DYING = 6, KILL_EACH = 60 };
+
+typedef struct {
+    setup_t setup;
+    child_t *workers[WORKERS];
+    int kills, leaders_killed, deaths;
+} story_t;
+
+static void workers_start(story_t *story, const char *version) {
+    story->setup.env[0] = version;
+    for (int i = 0; i < WORKERS; i++) story->workers[i] = worker(&story->setup);
+}
+
+static void workers_stop(story_t *story) {
+    for (int i = 0; i < WORKERS; i++) child_free(story->workers[i]); /* kills it, with the jobs that it runs */
+}
+
+/* 500 jobs, of which POISON fail for good, and DYING kill the process that runs them first. */
+static void produce_half(setup_t *setup) {
+    produce(setup, "poison", POISON, "{\"attempts\":2,\"backoff\":100}");
+    produce(setup, "slow", 200, "{\"delay\":500}");
+    produce(setup, "ok", 144, "{\"priority\":3,\"delay\":200}");
+    produce(setup, "flaky", 100, "{\"attempts\":5,\"backoff\":{\"type\":\"exponential\",\"delay\":50},\"priority\":2}");
+    produce(setup, "die", DYING, "{\"attempts\":3}");
+}
+
+static long long ended(const story_t *story) {
+    redis_t *r = story->setup.cluster.r;
+    return redis_int(r, "ZCARD " BULL "completed") + redis_int(r, "ZCARD " BULL "failed");
+}
+
+static void kill_leader(story_t *story) {
+    setup_t *setup = &story->setup;
+    daemon_t *leader = cluster_await_leader(&setup->cluster, "g", NULL, SOON_MS);
+    daemon_kill(leader);
+    daemon_t *next = setup_add_sidecar(setup, SETTINGS);
+    if (leader == setup->sidecar) setup->sidecar = next;
+    story->leaders_killed++;
+}
+
+/* Until so many jobs have ended: each KILL_EACH of them one worker is killed in its jobs, and twice the leader. Workers that died
+ * start again. */
+static void work_until(story_t *story, long long jobs) {
+    wait_t wait = wait_begin(4 * SOON_MS);
+    long long begin = ended(story), now = begin;
+    int kills = 0;
+    do {
+        for (int i = 0; i < WORKERS; i++) {
+            if (child_running(story->workers[i])) continue;
+            child_free(story->workers[i]);
+            story->workers[i] = worker(&story->setup);
+            story->deaths++;
+        }
+        now = ended(story);
+        if (now < jobs && now - begin >= (kills + 1) * KILL_EACH) {
+            child_kill(story->workers[kills++ % WORKERS]);
+            if (kills % 3 == 0) kill_leader(story);
+        }
+    } while (now < jobs && wait_again(&wait));
+    story->kills += kills;
+    if (now < jobs) native_fail(&story->setup.native, kept_printf("%lld of %lld jobs have ended", now, jobs));
+}
+
+/* Every job that is not poison is completed, and each failure has one record. */
+static void expect_accounts(story_t *story, int jobs) {
+    setup_t *setup = &story->setup;
+    redis_t *r = setup->cluster.r;
+    int poison = jobs / HALF * POISON;
+    cr_expect_eq(redis_int(r, "ZCARD " BULL "failed"), poison);
+    cr_expect_eq(redis_int(r, "ZCARD " BULL "completed"), jobs - poison);
+    cr_expect_eq(redis_int(r, "EXISTS " BULL "wait " BULL "paused " BULL "active " BULL "delayed " BULL "prioritized"), 0);
+    await_native(setup, rows(setup, "kind = 'failed'") == poison);
+    cr_expect_eq(rows(setup, "kind = 'failed' AND reason = 'worker_failed' AND error LIKE 'poison%'"), poison);
+    cr_expect_eq(
+        rows(setup, "kind = 'failed' AND job IN (SELECT job FROM events WHERE kind = 'failed' GROUP BY job HAVING count(*) > 1)"),
+        0);
+    cr_expect_eq(redis_int(r, "EVAL %s 0",
+                           "local n = 0 for _, key in ipairs(redis.call('KEYS', 'bull:video:*')) do "
+                           "if redis.call('TYPE', key).ok == 'hash' and key ~= 'bull:video:meta' and "
+                           "redis.call('HEXISTS', key, 'name') == 0 then n = n + 1 end end return n"),
+                 0, "a hash without a job");
+    cr_expect_gt(rows(setup, "kind = 'retried' AND reason = 'stalled'"), 0);
+    cr_expect_gt(story->leaders_killed, 0);
+    cr_expect_geq(story->deaths, story->kills);
+}
+
+static void run(const char *from, const char *to) {
+    story_t story = {.kills = 0};
+    setup_begin_as(&story.setup, from, SETTINGS);
+    setup_add_sidecar(&story.setup, SETTINGS);
+    workers_start(&story, from);
+    produce_half(&story.setup);
+    work_until(&story, HALF * 2 / 3);
+    call_queue_api(&story.setup, "pause", NULL);
+    workers_stop(&story); /* their jobs come back into the paused queue */
+    story.setup.env[0] = to;
+    produce_half(&story.setup);
+    await_native(&story.setup, redis_int(story.setup.cluster.r, "EXISTS " BULL "active " BULL "delayed") == 0);
+    workers_start(&story, to);
+    call_queue_api(&story.setup, "resume", NULL);
+    work_until(&story, 2 * HALF);
+    expect_accounts(&story, 2 * HALF);
+    workers_stop(&story);
+    setup_end(&story.setup);
+}
+
+Test(daemon_bullmq_story, a_thousand_jobs_of_5) { run("QS_BULLMQ=5.81.5", "QS_BULLMQ=5.81.5"); }
+Test(daemon_bullmq_story, a_thousand_jobs_of_6) { run("QS_BULLMQ=6.7.0", "QS_BULLMQ=6.7.0"); }
+Test(daemon_bullmq_story, a_thousand_jobs_from_5_to_6) { run("QS_BULLMQ=5.81.5", "QS_BULLMQ=6.7.0"); }
