@@ -54,7 +54,8 @@ typedef struct rotation_ops {
 // The server's own note about an entry in progress: a pending entry of a consumer group.
 typedef struct pending_entry {
     const char *id;     // of the entry; borrowed from the reply
-    int64_t idle_ms;    // since a consumer has got it
+    slice_t consumer;   // that has it; borrowed likewise
+    int64_t idle_ms;    // since then
     int64_t deliveries; // how often; 0 = no consumer has read it yet
     int64_t life_us;    // when its life began, see stamp_t.born_us; 0 = unknown
     bool deleted;       // the entry has no bytes any more

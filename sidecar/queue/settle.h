@@ -29,7 +29,6 @@ typedef struct settle_where {
     // Zset of the SHA-1 of each job that the settle pushes to dlq, so that no scan of dlq records the job again.
     const char *recorded;
     const pending_entry_t *pending; // the entry in the server's own note; NULL = none
-    const char *consumer;           // that has it
 } settle_where_t;
 
 typedef struct settle_ask {

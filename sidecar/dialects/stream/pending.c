@@ -10,7 +10,7 @@
 
 enum {
     BYTES = 1 << 20,      // one request reads no further entry after this many bytes
-    CONSUMERS_MAX = 1000, // of a group whose consumers a page reads: 1 ms of Redis
+    CONSUMER_US = 5,      // of redis.slice for each consumer of a group whose consumers a script reads: Lua takes half of that
     LINE = 7,             // values of an entry in a reply
     STREAM_ID_BYTES = 48, // of two numbers of 64 bits, a dash, and a bracket
 };
@@ -68,16 +68,17 @@ static outcome_t walk_status_read(const call_t *call, void *self, backup_status_
     out->stamps = reply_int(reply_at(reply, 5));
     snprintf(walk->from, sizeof walk->from, walk->walk == WALK_UNREAD ? "(%s" : "-", reply_text(reply_at(reply, 6)));
     walk_set_end(walk, out, strtoll(reply_text(reply_at(reply, 6)), NULL, 10));
-    bool many =
-        walk->walk == WALK_OVERDUE && stream_beats_by_consumer(walk->queue) && reply_int(reply_at(reply, 3)) > CONSUMERS_MAX;
+    const int64_t consumers = reply_int(reply_at(reply, 3)), most = call->keys->config->redis.slice_us / CONSUMER_US;
+    bool many = walk->walk == WALK_OVERDUE && stream_beats_by_consumer(walk->queue) && consumers > most;
     if (script_refusal(reply, call->error) == OUTCOME_OK && !reply_is(reply_at(reply, 0), "group"))
         redis_error_set(call->error, OUTCOME_REFUSED, "stream_group: unexpected reply");
     else if (many)
-        redis_error_set(
-            call->error, OUTCOME_REFUSED,
-            "heartbeat = \"" HEARTBEAT_OF_CONSUMER "\" reads all consumers of the group, and %" PRId64
-            " are too many: remove those that are gone and have nothing pending (XGROUP DELCONSUMER), or use a heartbeat key",
-            reply_int(reply_at(reply, 3)));
+        redis_error_set(call->error, OUTCOME_REFUSED,
+                        "heartbeat = \"" HEARTBEAT_OF_CONSUMER "\" reads all consumers of the group, and %" PRId64
+                        " are more than the %" PRId64
+                        " for which redis.slice has room: remove those that are gone and have nothing pending (XGROUP "
+                        "DELCONSUMER), use a heartbeat key, or raise redis.slice",
+                        consumers, most);
     freeReplyObject(reply);
     return call->error->outcome;
 }
@@ -153,6 +154,7 @@ static void walk_add(const pending_walk_t *walk, const redisReply *reply, size_t
     pending_entry_t *pending = &page->pending[page->count];
     entry_t *entry = backup_page_add(page, walk_payload(walk, fields, id, page));
     *pending = (pending_entry_t){.id = id,
+                                 .consumer = reply_slice(reply_at(reply, at + 1)),
                                  .idle_ms = reply_int(reply_at(reply, at + 2)),
                                  .deliveries = reply_int(reply_at(reply, at + 3)),
                                  .life_us = walk_life_us(id),
@@ -189,7 +191,6 @@ static void pending_settle(const queue_keys_t *keys, const entry_t *entry, const
                            buffer_t *again) {
     (void)keys, (void)job, (void)retry, (void)again;
     out->pending = entry->pending;
-    out->consumer = entry->owner;
 }
 
 const scan_ops_t stream_scan = {WALK_MEMBERS(overdue), .bytes_tell = true,       .of_worker = true,

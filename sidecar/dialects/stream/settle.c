@@ -49,7 +49,8 @@ static void settle_append_settings(const call_t *call) {
 static void settle_append_entry(const call_t *call, const settle_ask_t *ask, int beat) {
     const pending_entry_t *pending = ask->where->pending;
     conn_t *conn = call->conn;
-    request_text(conn, !settle_ends(ask) ? "r" : pending->deleted ? "u" : "e", pending->id, ask->where->consumer);
+    request_text(conn, !settle_ends(ask) ? "r" : pending->deleted ? "u" : "e", pending->id);
+    request_bytes(conn, pending->consumer.data, pending->consumer.len);
     request_int(conn, pending->deliveries);
     request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);
     request_bytes(conn, ask->old.bytes, ask->old.len);

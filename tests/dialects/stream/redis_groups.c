@@ -78,6 +78,32 @@ Test(redis_groups, the_idle_time_of_a_consumer_is_a_heartbeat) {
     until(&d, pending(&d) == 0 && entries(&d, "mail", "job") == 1);
 }
 
+/* Each script reads all consumers in one step. */
+Test(redis_groups, more_consumers_than_a_slice_can_read_are_refused) {
+    open_mail_with(&d, (fixture_options_t){.config = MAIL("heartbeat = \"consumer\"; consumer_timeout = \"50ms\";"),
+                                           .redis = "slice = \"50us\""});
+    make_group(&d);
+    add(&d, "job");
+    take(&d, "w0");
+    for (int i = 1; i <= 10; i++) redis_ok(d.f.r, "XGROUP CREATECONSUMER mail workers w%d", i);
+    until(&d, fixture_log_count("11 are more than the 10 for which redis.slice has room") > 0);
+    driver_run(&d.instance.driver, 300);
+    cr_assert_eq(pending(&d), 1);
+    redis_ok(d.f.r, "XGROUP DELCONSUMER mail workers w9");
+    fixture_step_boottime(10000); /* the pause after a refusal */
+    until(&d, pending(&d) == 0 && entries(&d, "mail", "job") == 1);
+}
+
+/* A name may have any bytes. */
+Test(redis_groups, the_name_of_a_consumer_may_have_any_bytes) {
+    open_mail(&d, MAIL("retry_times = 1;"));
+    char *id = add(&d, "job");
+    redis_ok(d.f.r, "XREADGROUP GROUP workers %b STREAMS mail >", "w\0\xff", (size_t)3);
+    cr_assert_eq(pending(&d), 1);
+    until(&d, reasons(&d, "stalled") == 1);
+    cr_assert_eq(redis_int(d.f.r, "XACK mail workers %s", id), 0);
+}
+
 Test(redis_groups, due_members_become_entries) {
     open_mail(&d, MAIL_IN("1h", "score_unit = \"s\";"));
     redis_ok(d.f.r, "ZADD mail:delayed 1000000001 b 1000000000 a 99999999999 later");

@@ -76,15 +76,3 @@ Test(redis_groups_acl, the_idle_time_of_consumers_needs_a_newer_server) {
     bool old = strstr(preflight_text(), "needs Redis 7.2 or Valkey, but this is") != NULL;
     cr_assert_eq(old, server_major(d.f.server) < 8);
 }
-
-/* XINFO CONSUMERS tells of all at once. */
-Test(redis_groups_acl, too_many_consumers_are_no_heartbeat) {
-    open_mail(&d, MAIL("heartbeat = \"consumer\";"));
-    add(&d, "job");
-    take(&d, "w1");
-    redis_ok(d.f.r, "EVAL %s 1 mail",
-             "for i = 1, 1001 do redis.call('XGROUP', 'CREATECONSUMER', KEYS[1], 'workers', 'c' .. i) end");
-    until(&d, fixture_log_count("1002 are too many") > 0);
-    driver_run(&d.instance.driver, 300);
-    cr_assert_eq(pending(&d), 1);
-}

@@ -36,8 +36,9 @@ typedef struct {
 static settled_t settle(ask_settle_t with) {
     const queue_keys_t *at = &d.f.keys->queues[0];
     const digest_t digest = digest_of("job", 3);
-    const pending_entry_t note = {.id = with.id ? with.id : "5-5", .deliveries = 1, .deleted = with.deleted};
-    const settle_where_t where = {.pending = &note, .consumer = "w1", .ready = at->config->ready};
+    const pending_entry_t note = {
+        .id = with.id ? with.id : "5-5", .consumer = slice_text("w1"), .deliveries = 1, .deleted = with.deleted};
+    const settle_where_t where = {.pending = &note, .ready = at->config->ready};
     stamp_raw_t new = stamp_pack(&NEW);
     if (with.ends) new.len = 0;
     const event_t event = {.kind = slice_text(with.ends ? "failed" : "retried"),
