@@ -285,6 +285,22 @@ Test(redis_groups, an_oversized_entry_stays_pending) {
     cr_assert_gt(fixture_log_count("left an entry larger than max_payload in the stream"), 0);
 }
 
+/* A script cannot pass so many names and values on. The entry stays, and is told. */
+Test(redis_groups, an_entry_of_too_many_fields_stops_no_other) {
+    open_mail(&d, MAIL("retry_times = 1;"));
+    add(&d, "first"); /* Redis never undoes part of a script: its copy must not come before an error of the next one */
+    redis_ok(d.f.r, "EVAL %s 1 mail",
+             "local f = {} for i = 1, 7002 do f[i] = 'f' .. i end return redis.call('XADD', KEYS[1], '*', unpack(f))");
+    add(&d, "job");
+    take(&d, "w1");
+    until(&d, reasons(&d, "stalled") == 2 && fixture_log_count("too many fields to be copied") > 0);
+    cr_assert(pending(&d) == 1 && entries(&d, "mail", "first") == 1 && entries(&d, "mail", "job") == 1);
+    fixture_step_boottime(10000); /* the pause after a refusal */
+    take(&d, "w2");
+    until(&d, reasons(&d, "retries_exhausted") == 2);
+    cr_assert_eq(pending(&d), 1);
+}
+
 /* Each comes back once in the same bytes, and then ends with a payload that a requeue can read. */
 Test(redis_groups, any_bytes_come_back_and_end) {
     enum { DEEP = 100000 };
