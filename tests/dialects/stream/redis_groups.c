@@ -285,6 +285,19 @@ Test(redis_groups, an_oversized_entry_stays_pending) {
     cr_assert_gt(fixture_log_count("left an entry larger than max_payload in the stream"), 0);
 }
 
+/* XCLAIM takes any number, also one that Lua rounds. */
+Test(redis_groups, an_entry_of_any_number_of_deliveries_ends) {
+    static const char *const numbers[] = {"9223372036854775807", "9007199254740993", "0"};
+    open_mail(&d, MAIL("retry_times = 1;"));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        char *id = add(&d, kept_printf("job%zu", i));
+        take(&d, "w1");
+        redis_ok(d.f.r, "XCLAIM mail workers w1 0 %s RETRYCOUNT %s JUSTID", id, numbers[i]);
+    }
+    until(&d, reasons(&d, "retries_exhausted") == 2 && reasons(&d, "stalled") == 1);
+    cr_assert_eq(pending(&d), 0);
+}
+
 /* A script cannot pass so many names and values on. The entry stays, and is told. */
 Test(redis_groups, an_entry_of_too_many_fields_stops_no_other) {
     open_mail(&d, MAIL("retry_times = 1;"));

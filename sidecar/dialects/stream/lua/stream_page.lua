@@ -15,7 +15,7 @@
 -- Reply    {'page', the last id of the walk or '', 1 at the end of the pending entries or else 0, and for each entry: its id, consumer, idle
 --          time in ms, deliveries, bytes of its names and values, SHA-1 if it is larger than `most` or else '', and an array
 --          of its names and values, empty if it is larger or deleted}
--- Uses     clock, consumers
+-- Uses     clock, consumers, deliveries
 -- Safe     reads only. Counts limit each XPENDING: with IDLE, Redis would read all entries in one step to find none.
 local STEP = 64 -- entries: Lua takes some 2 us for each
 local LOOK = 8 -- entries that are added, each 6 us and more, between two looks at the clock
@@ -30,7 +30,7 @@ local function add(pending)
     local fields, size = entry and entry[2] or {}, 0
     for _, text in ipairs(fields) do size = size + #text end
     local large = size > most
-    for _, value in ipairs({pending[1], pending[2], pending[3], pending[4], size, large and redis.sha1hex(table.concat(fields, '\0')) or '',
+    for _, value in ipairs({pending[1], pending[2], pending[3], deliveries_of(pending), size, large and redis.sha1hex(table.concat(fields, '\0')) or '',
         large and {} or fields}) do reply[#reply + 1] = value end
     found, bytes = found + 1, bytes + size
 end

@@ -35,7 +35,7 @@
 -- Reply    as settle; 'gone': the entry is not pending, or not idle; 'changed': its consumer, deliveries, stamp or report, or it was
 --          deleted. An error of all entries: the stream has no such group, or has others, too
 -- Optional LTRIM
--- Uses     types, fence, records, report_ids, rights, clock, notifications, groups, consumers
+-- Uses     types, fence, records, report_ids, rights, clock, notifications, groups, consumers, deliveries
 -- Safe     fenced; by compare; checks preconditions and rights of all entries before the first write; adds before it removes. A copy comes
 --          before its record, because only XADD notices a stream that is out of ids: its error leaves the entry pending. The
 --          record of an end comes before XACK. XDEL and XACK of equal entries of another id do no harm.
@@ -86,7 +86,7 @@ local function change(job, stamp)
     if is_alive(job) then return 'alive' end
     local pending = pending_of(job)
     if not pending then return 'gone' end
-    if pending[2] ~= job.consumer or pending[4] ~= job.deliveries then return 'changed' end
+    if pending[2] ~= job.consumer or deliveries_of(pending) ~= job.deliveries then return 'changed' end
     local entry = redis.call('XRANGE', stream, job.id, job.id)[1]
     if (entry == nil) ~= job.deleted then return 'changed' end
     job.fields = entry and entry[2]
