@@ -25,6 +25,7 @@
 -- Safe     fenced; checks every key and right before the first write, and every job hash before it moves the id. Adds before it
 --          removes. Only listeners miss an event, so a stream without further ids keeps no job from its move. All job keys begin with
 --          the prefix, so the right to one stands for all.
+local redis = redis -- a local name is faster in the loops
 local wanted = {{'delayed', KEYS[2], 'zset'}, {'wait', KEYS[3], 'list'}, {'paused', KEYS[4], 'list'}, {KEYS[5], KEYS[5], 'hash'},
     {'prioritized', KEYS[6], 'zset'}, {'pc', KEYS[7], 'string'}, {'marker', KEYS[8], 'zset'}, {'events', KEYS[9], 'stream'},
     {'active', KEYS[10], 'list'}, {'meta', KEYS[11], 'hash'}, {'aside', KEYS[12], 'zset'}}
@@ -53,7 +54,10 @@ if count >= 32 and not string.find(prefix, '*', 1, true) then
     priorities = redis.pcall('SORT', KEYS[2], 'BY', 'nosort', 'LIMIT', 0, count, 'GET', prefix .. '*->priority')
 end
 local each, plain, ranked, no_jobs, moved = #priorities ~= count, {}, {}, {}, {}
-for i = 1, count do
+local usual = 0 -- so many at the head are jobs without a priority: if all are, there is nothing to sort
+while usual < count and priorities[usual + 1] == '0' do usual = usual + 1 end
+if usual == count then plain, moved = ids, ids end
+for i = 1, usual < count and count or 0 do
     local id, priority = ids[i], priorities[i]
     if each or not priority then
         priority = redis.pcall('HGET', prefix .. id, 'priority')

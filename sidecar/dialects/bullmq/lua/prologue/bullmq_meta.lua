@@ -18,4 +18,4 @@ end
 -- bullmq_number: the digits that a counter holds. INCR would fail on other bytes, maybe after a write.
 local function bullmq_number(key) return tonumber(string.match(redis.call('GET', key) or '', '^%d+$')) or 0 end
 -- bullmq_score: of a job with a priority, the `count`-th one (src/commands/includes/getPriorityScore.lua).
-local function bullmq_score(priority, count) return string.format('%.0f', priority * 4294967296 + count % 4294967296) end
+local function bullmq_score(priority, count) return priority * 4294967296 + count % 4294967296 end
