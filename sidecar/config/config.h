@@ -95,7 +95,7 @@ typedef enum redis_key_use { KEY_READS, KEY_WRITES } redis_key_use_t;
 // The size of a key that /metrics and `status` show.
 typedef enum redis_key_size {
     SIZE_NONE,    // none
-    SIZE_READY,   // length of a list; the queue may have several
+    SIZE_READY,   // length of a list, or of a zset that workers take from at its lowest score; the queue may have several
     SIZE_DELAYED, // length of a zset whose scores promote_ops.due_us understands
     SIZE_BACKUP,  // length of a list whose entries rotation_ops.kind_of understands
     SIZE_GROUP,   // of a stream: entries that no consumer of config_dialect_t.consumer_group has read, and those that are pending

@@ -88,6 +88,7 @@ static void sizes_add_keys(count_t *c, size_t queue, sizes_depth_t depth) {
         if (depth == SIZES_READY && key->size != SIZE_READY && key->size != SIZE_GROUP) continue;
         slice_t more = slice_text("");
         if (key->size == SIZE_GROUP) more = slice_text(at->config->dialect->consumer_group(at->config));
+        if (key->size == SIZE_READY && key->type && strcmp(key->type, "zset") == 0) more = slice_text("zset");
         if (key->size == SIZE_ACTIVE) more = (slice_t){key->name, strlen(key->name) - strlen(key->role)};
         if (key->size == SIZE_BACKUP) sizes_add_row(c, queue, MEASURE_MARKER, at->sentinel, slice_text(""));
         if (key->size != SIZE_NONE) sizes_add_row(c, queue, (measure_t)key->size, key->name, more);

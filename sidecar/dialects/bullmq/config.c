@@ -42,7 +42,7 @@ static void bullmq_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
         {"delayed", "prefix", NULL, "zset", KEY_WRITES, SIZE_DELAYED, false, false},
         {"wait", "prefix", NULL, "list", KEY_WRITES, SIZE_READY, false, false},
         {"paused", "prefix", NULL, "list", KEY_WRITES, SIZE_READY, false, false},
-        {"prioritized", "prefix", NULL, "zset", KEY_WRITES, SIZE_NONE, false, false},
+        {"prioritized", "prefix", NULL, "zset", KEY_WRITES, SIZE_READY, false, false},
         {"active", "prefix", NULL, "list", KEY_WRITES, SIZE_ACTIVE, false, false},
         {"failed", "prefix", NULL, "zset", KEY_WRITES, SIZE_NONE, false, false},
         {"stalled", "prefix", NULL, "set", KEY_WRITES, SIZE_NONE, false, false},

@@ -20,6 +20,7 @@ struct jobs_reader {
     const jobs_query_t *query;
     const dialect_ops_t *ops;
     char **parts; // the keys that have the jobs; owned, with its items
+    bool *zsets;  // of each part: it is a zset; owned
     size_t part_count, part;
     const scan_ops_t
         *walk;          // the dialect finds the jobs: each worker has a list of its own, or there is no list; NULL = the parts
@@ -47,17 +48,19 @@ static bool reader_wants_key(jobs_state_t state, redis_key_size_t size) {
     return false;
 }
 
-static void reader_add_part(jobs_reader_t *reader, const char *key) {
+static void reader_add_part(jobs_reader_t *reader, const redis_key_t *key) {
     for (size_t i = 0; i < reader->part_count; i++)
-        if (strcmp(reader->parts[i], key) == 0) return;
+        if (strcmp(reader->parts[i], key->name) == 0) return;
     reader->parts = mem_grown(reader->parts, reader->part_count, sizeof *reader->parts);
-    reader->parts[reader->part_count++] = mem_str(key);
+    reader->zsets = mem_grown(reader->zsets, reader->part_count, sizeof *reader->zsets);
+    reader->zsets[reader->part_count] = key->type && strcmp(key->type, "zset") == 0;
+    reader->parts[reader->part_count++] = mem_str(key->name);
 }
 
 static void reader_find_parts(jobs_reader_t *reader) {
     redis_keys_t keys = config_redis_keys(reader_queue(reader)->config);
     for (size_t i = 0; i < keys.count; i++)
-        if (reader_wants_key(reader->query->state, keys.items[i].size)) reader_add_part(reader, keys.items[i].name);
+        if (reader_wants_key(reader->query->state, keys.items[i].size)) reader_add_part(reader, &keys.items[i]);
     config_redis_keys_free(&keys);
     const scan_ops_t *scan = reader->ops->scan && reader->ops->scan->open ? reader->ops->scan : NULL;
     if (reader->query->state == JOBS_READY) reader->walk = reader->ops->jobs->ready;
@@ -120,6 +123,7 @@ void jobs_close(jobs_reader_t *reader) {
     reader_close_lists(reader);
     for (size_t i = 0; i < reader->part_count; i++) free(reader->parts[i]);
     free(reader->parts);
+    free(reader->zsets);
     backup_page_free(&reader->page);
     buffer_free(&reader->status.marker);
     buffer_free(&reader->place.bytes);
@@ -213,7 +217,7 @@ static jobs_range_t reader_range(const jobs_reader_t *reader, int64_t most) {
     const jobs_ops_t *ops = reader->ops->jobs;
     const double per_ms = queue->policy.score_unit == SCORE_S ? 1000 : 1;
     jobs_range_t range = {.key = reader->parts[reader->part],
-                          .zset = query->state == JOBS_DELAYED,
+                          .zset = reader->zsets[reader->part],
                           .count = most && most < BACKUP_PAGE ? most : BACKUP_PAGE,
                           .examine = EXAMINE,
                           .most = PAGE_BYTES,

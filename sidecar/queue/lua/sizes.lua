@@ -3,7 +3,7 @@
 -- many bytes, and leaves the next ones to another call.
 --
 -- KEYS[1+] key       of any type
--- ARGV[1+] measure   for each: `length` of a list; `alone`: length of a list, and its only entry if this entry has at most
+-- ARGV[1+] measure   for each: `length` of a list, or with ` zset` of a zset; `alone`: length of a list, and its only entry if this entry has at most
 --                    1,024 bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `marker`:
 --                    fields of a hash; `active <prefix>`: length of a list of ids, and `processedOn` of <prefix><last id>;
 --                    `group <name>` of a stream: entries that no consumer has read (at most UNREAD where Redis does not count them; -1 = unknown),
@@ -13,7 +13,10 @@
 -- Safe     reads only; an error of one key leaves the others valid.
 local MOST = 131072 -- bytes; the entry that exceeds them is the last one
 local measures, bytes = {}, 0
-function measures.length(key) return redis.pcall('LLEN', key) end
+function measures.length(key, kind)
+    if kind == 'zset' then return redis.pcall('ZCARD', key) end
+    return redis.pcall('LLEN', key)
+end
 function measures.records(key) return redis.pcall('XLEN', key) end
 function measures.bytes(key)
     local of = redis.pcall('HMGET', key, 'bytes', 'entries')
@@ -83,7 +86,7 @@ end
 local time = redis.call('TIME')
 local reply = {string.format('%s%06d', time[1], time[2])}
 for i, key in ipairs(KEYS) do
-    local measure, prefix = string.match(ARGV[i], '^(%l+) ?(.*)$') -- or the name of a group
+    local measure, prefix = string.match(ARGV[i], '^(%l+) ?(.*)$') -- or the name of a group, or a type
     local found = measures[measure](key, prefix)
     if type(found) == 'table' then
         found = '!' .. found.err

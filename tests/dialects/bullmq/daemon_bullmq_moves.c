@@ -6,6 +6,12 @@ TestSuite(daemon_bullmq_moves, .timeout = 300);
 
 #define BOTH "roles = [\"dispatcher\", \"monitor\"];"
 
+static int lines_with(const char *text, const char *what) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, what)); at++) count++;
+    return count;
+}
+
 /* With no worker the sidecar promotes; with an idle worker its marker wakes the worker. Returns how many jobs ran. */
 static int promote_without_workers(const char *version) {
     scoped(setup_end) setup_t setup;
@@ -14,6 +20,13 @@ static int promote_without_workers(const char *version) {
     produce(&setup, "slow", JOBS, "{\"delay\":300,\"priority\":3}");
     await_native(&setup, redis_int(setup.cluster.r, "LLEN " BULL "wait") == JOBS);
     await_native(&setup, redis_int(setup.cluster.r, "ZCARD " BULL "prioritized") == JOBS);
+    const char *config = daemon_config_path(setup.sidecar);
+    const daemon_output_t *ready =
+        daemon_run("jobs", "list", "video", "--state", "ready", "-n", "1000", "-o", "jsonl", "-c", config);
+    cr_expect_eq(lines_with(ready->out, "\"state\""), 2 * JOBS, "%s%s", ready->out, ready->err);
+    const daemon_output_t *status = daemon_run("status", "-o", "json", "-c", config);
+    cr_expect(has(status->out, kept_printf("\"ready\":%d", 2 * JOBS)) || has(status->out, kept_printf("\"ready\": %d", 2 * JOBS)),
+              "%s", status->out);
     child_t *one = worker(&setup);
     await_native(&setup, native_count(&setup.native, "finished", NULL) == 2 * JOBS);
     cr_expect_eq(native_count(&setup.native, "taken", NULL), 2 * JOBS);
