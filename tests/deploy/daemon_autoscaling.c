@@ -4,7 +4,7 @@
 #include "http/http_fixture.h"
 #include "tempdir.h"
 
-enum { ROWS = 5 };
+enum { ROWS = 6 };
 
 typedef struct {
     char *dialect, *queue, *list; /* kept */
@@ -78,7 +78,8 @@ static char *vector_of(const char *path, const char *key) {
 }
 
 Test(daemon_autoscaling, each_list_is_what_the_library_fills_and_the_metric_counts) {
-    char *queues = kept_printf("%s, %s, %s, %s, %s", rows[0].queue, rows[1].queue, rows[2].queue, rows[3].queue, rows[4].queue);
+    char *queues = kept_printf("%s, %s, %s, %s, %s, %s", rows[0].queue, rows[1].queue, rows[2].queue, rows[3].queue,
+                               rows[4].queue, rows[5].queue);
     int port;
     add_by_bull();
     char *task = vector_of("tests/data/kmqueue/fastjson-1.2.16.jsonl", "pushed");
@@ -88,6 +89,8 @@ Test(daemon_autoscaling, each_list_is_what_the_library_fills_and_the_metric_coun
     redis_ok(s.r, "LPUSH %s %s", list_of("delayed_queue"), "{}");
     redis_ok(s.r, "LPUSH %s %s", list_of("private_queues"), "{\"id\":1}");
     redis_ok(s.r, "LPUSH %s 1 2 3", list_of("list"));
+    redis_ok(s.r, "LPUSH %s 1 2", list_of("bullmq")); /* daemon_bullmq_moves: its own workers take jobs from there */
+    redis_ok(s.r, "HSET bull:photos:meta version bullmq:6.7.0");
     daemon_t *d = serving(&s, (sidecar_t){.queues = queues, .ttl = "3s", .all_roles = true}, &port);
     for (size_t i = 0; i < ROWS; i++) {
         char name[64];
