@@ -208,6 +208,17 @@ client_bullmq() {
     launcher bullmq 'exec node "$here/$program.js" "$@"'
 }
 
+# The worker of docs/dialects/bullmq.md, with BullMQ 6.
+client_bullmq_node() {
+    if [ -e "$clients/bullmq/skipped" ]; then
+        skip bullmq_node "$(cat "$clients/bullmq/skipped")"
+        return
+    fi
+    cp "$here/story/story.js" "$clients/bullmq_node/"
+    launcher bullmq_node 'export NODE_PATH="$here/../bullmq/6.7.0/node_modules"
+exec node "$here/$program.js" "$@"'
+}
+
 client_bee_queue() {
     tools bee_queue node npm || return
     echo '{"private": true}' >"$clients/bee_queue/package.json"
@@ -217,16 +228,17 @@ client_bee_queue() {
 }
 
 rm -f "$clients/failed"
-for language in python node go java shell bull bullmq kmqueue delayed_queue private_queues delay_loop huey bee_queue cluster_python cluster_node stream_python stream_go taskiq symfony symfony6; do
+for language in python node go java shell bull bullmq bullmq_node kmqueue delayed_queue private_queues delay_loop huey bee_queue cluster_python cluster_node stream_python stream_go taskiq symfony symfony6; do
     mkdir -p "$clients/$language"
     (cd "$clients/$language" && rm -f run skipped ./*.java)
     [ ! -d "$here/$language" ] || find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
 done
 python3 "$here/extract.py" docs/worker-contract.md "$clients" || exit 1
 python3 "$here/extract.py" docs/dialects/stream.md "$clients" stream_ || exit 1
+python3 "$here/extract.py" docs/dialects/bullmq.md "$clients" bullmq_ || exit 1
 # One after the other if they share the cache of a tool, else at the same time.
 (client_python; client_in_python private_queues; client_in_python delay_loop; client_in_python huey; client_in_python cluster_python; client_stream_python; client_taskiq) &
-(client_node; client_in_node cluster_node; client_bull; client_bullmq; client_bee_queue) &
+(client_node; client_in_node cluster_node; client_bull; client_bullmq; client_bullmq_node; client_bee_queue) &
 (client_go; client_stream_go) &
 (client_symfony symfony bookworm; client_symfony symfony6 trixie) &
 (client_java; client_in_java kmqueue; client_in_java delayed_queue) &

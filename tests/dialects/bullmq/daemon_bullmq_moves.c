@@ -151,3 +151,56 @@ Test(daemon_bullmq_moves, gives_jobs_back_while_paused_5) {
 Test(daemon_bullmq_moves, gives_jobs_back_while_paused_6) {
     cr_assert_eq(give_back_while_paused("QS_BULLMQ=6.7.0"), HANGING + JOBS);
 }
+
+/* The worker of docs/dialects/bullmq.md, as it is there. */
+Test(daemon_bullmq_moves, worker_of_the_page) {
+    scoped(setup_end) setup_t setup;
+    setup_begin_as(&setup, "QS_BULLMQ=6.7.0", BOTH);
+    native_t page = native_begin("bullmq_node", setup.cluster.server);
+    produce(&setup, "ok", JOBS, "{\"delay\":300}");
+    produce(&setup, "poison", 1, "{\"attempts\":2,\"backoff\":100}");
+    await_native(&setup, redis_int(setup.cluster.r, "LLEN " BULL "wait") == JOBS + 1);
+    child_t *one = native_run(&page, "worker");
+    await_native(&setup, rows(&setup, "kind = 'failed' AND error LIKE 'poison%' AND attempts = 2 AND json_valid(payload)") == 1);
+    await_native(&setup, native_count(&page, "done", NULL) == JOBS);
+    child_signal(one, SIGTERM);
+    cr_expect(child_wait(one, SOON_MS) && one->exit_code == 0, "the worker does not end at SIGTERM");
+    cr_expect_eq(native_count(&page, "taken", NULL), JOBS + 2);
+    cr_expect_eq(redis_int(setup.cluster.r, "ZCARD " BULL "completed"), JOBS);
+    child_free(one);
+    native_end(&page);
+}
+
+/* Only the rights that docs/acl.md publishes. Returns how many commands Redis refused. */
+static size_t least_privilege(const char *version) {
+    scoped(setup_end) setup_t setup = {.cluster = cluster_begin(&(server_options_t){.tcp = true}), .env = {version}};
+    redis_t *r = setup.cluster.r;
+    scoped(rights_free) rights_t rights = rights_read("bullmq");
+    rights_leave_out(&rights, "~email"); /* this test has no queue `email` */
+    rights_grant(r, &rights, NULL);
+    setup.native = native_begin("bullmq", setup.cluster.server);
+    setup.sidecar = cluster_sidecar_up(
+        &setup.cluster, (sidecar_t){.queues = kept_printf(VIDEO, BOTH "stalled_interval = \"1s\";"), .redis = RIGHTS_LOGIN});
+    produce(&setup, "ok", 2 * JOBS, "{\"delay\":100}");
+    produce(&setup, "slow", JOBS, "{\"delay\":100,\"priority\":3}");
+    await_native(&setup, redis_int(r, "ZCARD " BULL "prioritized") == JOBS);
+    child_t *dies = worker(&setup);
+    await_native(&setup, native_count(&setup.native, "finished", NULL) == 3 * JOBS);
+    produce(&setup, "flaky", JOBS, "{}");
+    await_native(&setup, rows(&setup, "reason = 'worker_failed'") == JOBS);
+    produce(&setup, "hang", 1, "{}");
+    await_native(&setup, native_count(&setup.native, "hangs", NULL) == 1);
+    child_kill(dies);
+    child_free(dies);
+    await_native(&setup, rows(&setup, "kind = 'retried' AND reason = 'stalled'") == 1);
+    const daemon_output_t *done = cli(setup.sidecar, "requeue", "--where", "-q", "video", "--yes", "--by", "ann");
+    cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
+    child_t *lives = worker(&setup);
+    await_native(&setup, native_count(&setup.native, "finished", NULL) == 4 * JOBS + 1);
+    stop(&setup, lives);
+    cr_expect_eq(daemon_log_count(setup.sidecar, "\"level\":\"error\""), 0);
+    return rights_refused(r);
+}
+
+Test(daemon_bullmq_moves, least_privilege_5) { cr_assert_eq(least_privilege("QS_BULLMQ=5.81.5"), 0); }
+Test(daemon_bullmq_moves, least_privilege_6) { cr_assert_eq(least_privilege("QS_BULLMQ=6.7.0"), 0); }
