@@ -183,6 +183,8 @@ Test(daemon_cluster_jobs, other_dialects_are_served_on_the_nodes_of_their_slots)
                                "log = { format = \"json\"; };\nmonitor = { scan_interval = \"100ms\"; };\n"
                                "defaults = { heartbeat = \"off\"; };\n"
                                "queues = ( { name = \"{video}\"; dialect = \"bull\"; prefix = \"bull\"; },\n"
+                               " { name = \"{photos}\"; dialect = \"bullmq\"; prefix = \"bull\"; stalled_interval = \"1s\"; "
+                               "roles = [ \"dispatcher\", \"monitor\" ]; },\n"
                                " { name = \"{fights}\"; dialect = \"private_queues\"; main = \"{fights}\"; private = "
                                "\"{fights}:of-*\"; protected_timeout = \"300ms\"; },\n"
                                " { name = \"{mail}\"; dialect = \"stream\"; group = \"workers\"; dlq = \"{mail}:dead\"; "
@@ -205,6 +207,17 @@ Test(daemon_cluster_jobs, other_dialects_are_served_on_the_nodes_of_their_slots)
     redis_ok(r, "HSET bull:{video}:7 name n data {} opts {} delay 1 timestamp 1 attemptsMade 0");
     redis_ok(r, "ZADD bull:{video}:delayed 4096 7");
     cr_assert(wait_for(redis_int(r, "LLEN bull:{video}:wait") == 1, END_MS), "the delayed job does not move");
+    redis_close(r);
+    r = nodes_open(&nodes, "{photos}");
+    redis_ok(r, "HSET bull:{photos}:meta version bullmq:6.7.0");
+    redis_ok(r, "HSET bull:{photos}:7 name n data {} opts {} delay 1 timestamp 1 priority 0");
+    redis_ok(r, "LPUSH bull:{photos}:active 7");
+    cr_assert(wait_for(redis_int(r, "LLEN bull:{photos}:wait") == 1, END_MS), "the job of the dead worker does not come back");
+    redis_ok(r, "EVAL %s 1 {photos}",
+             "for i = 100, 139 do redis.call('HSET', 'bull:{photos}:' .. i, 'name', 'n', 'priority', i % 2) "
+             "redis.call('ZADD', 'bull:{photos}:delayed', 4096, i) end");
+    cr_assert(wait_for(redis_int(r, "ZCARD bull:{photos}:prioritized") == 20, END_MS), "the delayed jobs do not move");
+    cr_assert_eq(redis_int(r, "LLEN bull:{photos}:wait"), 21);
     redis_close(r);
     cr_assert_eq(daemon_log_count(d, "\"level\":\"error\"") - daemon_log_count(d, "has no group"), 0);
     daemon_stop(d);

@@ -56,6 +56,33 @@ static void bull_expect(redis_t *r) {
     cr_assert_eq(redis_int(r, "EXISTS bull:v:wait"), 0);
 }
 
+/* ---- bullmq: the same, and an event of a job that its worker removed. The stalled job goes back. */
+
+static void bullmq_begin(redis_t *r) {
+    bull_begin(r);
+    redis_ok(r, "HSET bull:v:meta version bullmq:6.7.0");
+    redis_ok(r, "XADD bull:v:events * event added jobId 2 name n");
+    redis_ok(r, "HSET sidecar:q:meta failed_cursor 0-0");
+    redis_ok(r, "XADD bull:v:events * event failed jobId 9 failedReason boom prev active");
+}
+
+static bool bullmq_over(redis_t *r) {
+    return redis_int(r, "EXISTS bull:v:delayed bull:v:active sidecar:q:aside") == 0 &&
+           redis_int(r, "XLEN sidecar:q:failures") >= 4;
+}
+
+static void bullmq_expect(redis_t *r) {
+    cr_assert_eq(redis_int(r, "XLEN sidecar:q:failures"), 4);
+    cr_assert_eq(failures(r, FAILURES("unreadable")), 1);
+    cr_assert_eq(failures(r, FAILURES("stalled")), 1);
+    cr_assert_eq(failures(r, FAILURES("worker_failed")), 2);
+    cr_assert_eq(redis_int(r, "ZCARD bull:v:failed"), 1);
+    cr_assert_eq(redis_int(r, "LLEN bull:v:wait"), 1);
+    redis_expect(r, "1", "HGET bull:v:1 stc");
+    cr_assert_eq(redis_int(r, "HEXISTS bull:v:1 defa"), 1);
+    cr_assert_eq(redis_int(r, "XLEN bull:v:events"), 4);
+}
+
 /* ---- private_queues: dead letters of workers. */
 
 static void private_begin(redis_t *r) { redis_ok(r, "LPUSH dead one two three"); }
@@ -80,6 +107,8 @@ static const struct {
      bull_begin, bull_over, bull_expect},
     {"{ name = \"q\"; dialect = \"private_queues\"; main = \"m\"; private = \"p-*\"; dlq = \"dead\"; roles = [\"monitor\"]; }",
      private_begin, private_over, private_expect},
+    {"{ name = \"q\"; dialect = \"bullmq\"; bull_queue = \"v\"; stalled_interval = \"1s\"; max_stalled = 0; " ROLES " }",
+     bullmq_begin, bullmq_over, bullmq_expect},
 };
 
 typedef struct {
@@ -89,12 +118,15 @@ typedef struct {
 
 ParameterizedTestParameters(daemon_tasks, crash_points) {
     static death_t deaths[] = {
-        {0, "watch_before"},         {0, "watch_answered"},         {0, "quarantine_before"},  {0, "quarantine_sent"},
-        {0, "quarantine_answered"},  {0, "quarantine_answered:2"},  {1, "watch_before"},       {1, "watch_answered"},
-        {1, "bull_mark_before"},     {1, "bull_mark_answered"},     {1, "bull_mark_before:2"}, {1, "failed_seen_before"},
-        {1, "failed_seen_answered"}, {1, "quarantine_before"},      {1, "quarantine_sent"},    {1, "quarantine_answered"},
-        {1, "failed_record_before"}, {1, "failed_record_answered"}, {2, "watch_before"},       {2, "watch_answered"},
-        {2, "letters_before"},       {2, "letters_sent"},           {2, "letters_answered"},   {2, "letters_answered:3"}};
+        {0, "watch_before"},         {0, "watch_answered"},         {0, "quarantine_before"},    {0, "quarantine_sent"},
+        {0, "quarantine_answered"},  {0, "quarantine_answered:2"},  {1, "watch_before"},         {1, "watch_answered"},
+        {1, "bull_mark_before"},     {1, "bull_mark_answered"},     {1, "bull_mark_before:2"},   {1, "failed_seen_before"},
+        {1, "failed_seen_answered"}, {1, "quarantine_before"},      {1, "quarantine_sent"},      {1, "quarantine_answered"},
+        {1, "failed_record_before"}, {1, "failed_record_answered"}, {2, "watch_before"},         {2, "watch_answered"},
+        {2, "letters_before"},       {2, "letters_sent"},           {2, "letters_answered"},     {2, "letters_answered:3"},
+        {3, "bull_mark_before"},     {3, "bull_mark_answered"},     {3, "settle_before"},        {3, "settle_sent"},
+        {3, "settle_answered"},      {3, "failed_seen_before"},     {3, "failed_record_before"}, {3, "failed_record_answered"},
+        {3, "quarantine_before"},    {3, "quarantine_sent"},        {3, "quarantine_answered"}};
     return cr_make_param_array(death_t, deaths, sizeof deaths / sizeof *deaths);
 }
 
