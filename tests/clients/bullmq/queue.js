@@ -1,4 +1,4 @@
-// queue.js QUEUE pause|resume|retry ID: an operator's call of BullMQ's own API. Prints the error of a call that fails.
+// queue.js QUEUE pause|resume|retry ID|schedule MS: an operator's call of BullMQ's own API. Prints the error of a call that fails.
 const { open } = require("./bullmq");
 const { say } = require("./story");
 
@@ -6,6 +6,7 @@ const { say } = require("./story");
   const [name, what, id] = process.argv.slice(2);
   const queue = open(name);
   if (what === "retry") await (await queue.getJob(id)).retry("failed");
+  else if (what === "schedule") await queue.upsertJobScheduler("s1", { every: Number(id) }, { name: "job", data: { text: "ok scheduled" } });
   else await queue[what]();
   say("called", id || "-", what);
   await queue.close();

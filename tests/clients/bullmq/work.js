@@ -15,6 +15,7 @@ const worker = work(
     stalledInterval: Number(process.env.QS_STALLED_MS || 1000),
     maxStalledCount: Number(process.env.QS_MAX_STALLED || 1),
     name: "w1",
+    ...(process.env.QS_LIMIT ? { limiter: JSON.parse(process.env.QS_LIMIT) } : {}),
   },
 );
 let ending = false;

@@ -117,3 +117,61 @@ static void run(const char *from, const char *to) {
 Test(daemon_bullmq_story, a_thousand_jobs_of_5) { run("QS_BULLMQ=5.81.5", "QS_BULLMQ=5.81.5"); }
 Test(daemon_bullmq_story, a_thousand_jobs_of_6) { run("QS_BULLMQ=6.7.0", "QS_BULLMQ=6.7.0"); }
 Test(daemon_bullmq_story, a_thousand_jobs_from_5_to_6) { run("QS_BULLMQ=5.81.5", "QS_BULLMQ=6.7.0"); }
+
+/* ---- Job schedulers and rate limits, which the sidecar leaves to BullMQ. */
+
+enum { EVERY_MS = 300, ITERATIONS = 10, LIMITED = 20, PER_WINDOW = 5, WINDOW_MS = 400 };
+
+/* Each iteration of a scheduler runs once, at its time, and only the next one is planned. A worker dies in one of them. */
+static void expect_schedule(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin_as(&setup, version, SETTINGS);
+    redis_t *r = setup.cluster.r;
+    child_t *one = worker(&setup);
+    call_queue_api(&setup, "schedule", kept_printf("%d", EVERY_MS));
+    await_native(&setup, native_count(&setup.native, "finished", "ok-scheduled") >= ITERATIONS / 2);
+    child_kill(one);
+    child_free(one);
+    await_native(&setup, redis_int(r, "LLEN " BULL "wait") == 1); /* promoted, and no worker plans the next iteration */
+    cr_expect(cluster_stays(redis_int(r, "LLEN " BULL "wait") + redis_int(r, "ZCARD " BULL "delayed") == 1, 2 * EVERY_MS));
+    one = worker(&setup);
+    await_native(&setup, native_count(&setup.native, "finished", "ok-scheduled") >= ITERATIONS);
+    stop(&setup, one);
+    cr_expect_eq(redis_int(r, "LLEN " BULL "wait") + redis_int(r, "ZCARD " BULL "delayed"), 1);
+    cr_expect_eq(redis_int(r, "ZCARD " BULL "repeat"), 1);
+    cr_expect_eq(redis_int(r, "EXISTS " BULL "repeat:s1 " BULL "active"), 1);
+    redis_expect(r, kept_printf("%lld", redis_int(r, "ZCARD " BULL "completed") + 1), "HGET " BULL "repeat:s1 ic");
+    redis_expect(r, NULL, "EVAL %s 1 " BULL "completed",
+                 "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do "
+                 "local due = tonumber(string.match(id, '^repeat:s1:(%d+)$')) "
+                 "local began = tonumber(redis.call('HGET', 'bull:video:' .. id, 'processedOn')) "
+                 "if not due or began < due then return id end end return false");
+}
+
+Test(daemon_bullmq_story, iterations_of_a_scheduler_run_once_5) { expect_schedule("QS_BULLMQ=5.81.5"); }
+Test(daemon_bullmq_story, iterations_of_a_scheduler_run_once_6) { expect_schedule("QS_BULLMQ=6.7.0"); }
+
+/* A rate limit holds for jobs that the sidecar promotes. Returns the ms from the first job to the last one. */
+static int64_t limited_ms(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin_as(&setup, version, SETTINGS);
+    setup.env[1] = kept_printf("QS_LIMIT={\"max\":%d,\"duration\":%d}", PER_WINDOW, WINDOW_MS);
+    produce(&setup, "ok", LIMITED, "{\"delay\":200}");
+    await_native(&setup, redis_int(setup.cluster.r, "LLEN " BULL "wait") == LIMITED);
+    child_t *one = worker(&setup);
+    await_native(&setup, native_count(&setup.native, "finished", NULL) == LIMITED);
+    stop(&setup, one);
+    native_lines_t all = native_lines(&setup.native);
+    int64_t first = INT64_MAX, last = 0;
+    for (size_t i = 0; i < all.count; i++) {
+        if (strcmp(all.lines[i].word, "taken") != 0) continue;
+        if (all.lines[i].ms < first) first = all.lines[i].ms;
+        if (all.lines[i].ms > last) last = all.lines[i].ms;
+    }
+    native_free_lines(&all);
+    return last - first;
+}
+
+enum { LEAST_MS = (LIMITED / PER_WINDOW - 1) * WINDOW_MS * 9 / 10 };
+Test(daemon_bullmq_story, rate_limits_hold_5) { cr_expect_geq(limited_ms("QS_BULLMQ=5.81.5"), LEAST_MS); }
+Test(daemon_bullmq_story, rate_limits_hold_6) { cr_expect_geq(limited_ms("QS_BULLMQ=6.7.0"), LEAST_MS); }
