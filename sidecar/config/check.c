@@ -192,6 +192,9 @@ static bool conflict_loops(const load_t *load, const entry_t *from, const entry_
 
 // Queues may share the list of on_failure, also with a queue that takes notifications as jobs.
 static bool conflict_is_allowed(const load_t *load, const entry_t *a, const entry_t *b) {
+    const config_dialect_t *dialect = load->config->queues[a->queue].dialect;
+    const char *option = load->config->queues[b->queue].dialect == dialect ? dialect->shared_option : NULL;
+    if (option && a->queue != b->queue && strcmp(a->key->option, option) == 0 && strcmp(b->key->option, option) == 0) return true;
     if (conflict_notifies(load, a, b)) return !conflict_loops(load, a, b);
     if (conflict_notifies(load, b, a)) return !conflict_loops(load, b, a);
     return a->queue != b->queue && config_key_is_shared(a->key) && config_key_is_shared(b->key);

@@ -34,6 +34,7 @@ struct config_dialect {
     const config_refusal_t *refusals;
     size_t refusal_count;
     const char *prefix;         // default of the key `prefix`; NULL = the dialect does not know that key
+    const char *shared_option;  // several queues of the dialect may have the keys of this option; NULL = none
     bool delays;                // has delayed jobs; false: only the role monitor serves its queues
     bool many_slots;            // its keys lie in many slots, so that it cannot work in a Cluster
     bool heartbeat_of_consumer; // `heartbeat` may be HEARTBEAT_OF_CONSUMER
@@ -56,6 +57,12 @@ struct config_dialect {
     // Adds the keys that its workers and the sidecar share, in the order of the dump.
     void (*redis_keys)(const queue_config_t *queue, redis_keys_t *out);
 };
+
+// Help of keys that several dialects have.
+#define KEY_HELP_QUEUES                                                                                                          \
+    "Names as given to KMQueueManager, in the same order, with :safe where set; names of queues in Sidekiq, default "            \
+    "\"default\"."
+#define KEY_HELP_RECORD_FAILED "Whether failures that workers decide are recorded too."
 
 // ---- For derive and compare.
 

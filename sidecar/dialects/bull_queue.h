@@ -25,7 +25,7 @@ static inline bull_config_t *bull_config(const queue_config_t *queue) { return q
                     "How often a job may stall before it fails; Bull's maxStalledCount.")
 #define BULL_RECORD_FAILED_KEY                                                                                                   \
     DIALECT_KEY("record_failed", KEY_BOOL, "true", NULL, NULL, offsetof(bull_config_t, record_failed), true,                     \
-                "Whether failures that workers decide are recorded too.")
+                KEY_HELP_RECORD_FAILED)
 
 // For config_dialect_t.
 void bull_derive(derive_t *derive);

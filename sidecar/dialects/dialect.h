@@ -16,7 +16,7 @@ enum { PROMOTE_BYTES = 2 * 1024 * 1024 };
 typedef struct promote_request {
     size_t queue; // index in the keyspace
     int64_t batch;
-    int64_t skip;  // entries at the head that are larger than max_payload
+    int64_t skip;  // entries at the head that stay: larger than max_payload, or foreign
     int64_t first; // entries in the script's first read; few while jobs are large or of unknown size
     int64_t bytes; // the batch ends after this many
 } promote_request_t;
@@ -33,10 +33,12 @@ typedef struct promote_reply {
     int64_t bytes;      // of all entries read
     int64_t took_us;    // time of Redis; 0 = unknown, or nothing was moved
     int64_t fixed_us;   // of this the part that does not depend on the number of jobs
-    int64_t large;      // entries of this batch that are larger than max_payload and stay
+    int64_t large;      // entries of this batch that stay: larger than max_payload, or foreign
     double large_score; // score of the first oversized entry; its bytes and SHA-1 follow
     int64_t large_bytes;
     char large_sha1[41];
+    int64_t foreign;    // of the entries that stay, those that are no jobs for a list of the config
+    char stranger[129]; // the queue that the first of these names
     int64_t early;      // jobs moved whose score is no time; 0 = none, or the dialect has no score_unit
     double early_score; // of the first of these
 } promote_reply_t;

@@ -17,6 +17,8 @@ static void promote_read_moved(const redisReply *reply, promote_reply_t *out) {
     out->large_score = strtod(reply_text(reply_at(reply, 6)), NULL);
     out->large_bytes = reply_int(reply_at(reply, 7));
     snprintf(out->large_sha1, sizeof out->large_sha1, "%s", reply_text(reply_at(reply, 8)));
+    out->foreign = reply_int(reply_at(reply, 13));
+    snprintf(out->stranger, sizeof out->stranger, "%s", reply_text(reply_at(reply, 14)));
     out->early = reply_int(reply_at(reply, 11));
     out->early_score = strtod(reply_text(reply_at(reply, 12)), NULL);
 }

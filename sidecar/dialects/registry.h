@@ -10,7 +10,8 @@
     X(bull)                                                                                                                      \
     X(bullmq)                                                                                                                    \
     X(private_queues)                                                                                                            \
-    X(stream)
+    X(stream)                                                                                                                    \
+    X(sidekiq)
 
 #define X(name) extern const dialect_ops_t dialect_##name;
 DIALECTS(X)

@@ -38,7 +38,7 @@ static void schedule_forget_oversized(schedule_t *schedule) {
 
 // Call it when no further entry is due: all oversized ones that are due have been met.
 static void schedule_note_oversized(const schedule_t *schedule, int64_t now_us) {
-    anomaly_set(schedule->metrics, ANOMALY_large_delayed, schedule->oversized.skip, now_us / 1000);
+    anomaly_set(schedule->metrics, ANOMALY_large_delayed, schedule->oversized.skip - schedule->oversized.foreign, now_us / 1000);
 }
 
 void schedule_reset(schedule_t *schedule) {
@@ -181,10 +181,16 @@ static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t 
     schedule->next_due.changed = true;
     if (ask->epoch != schedule->oversized.epoch) return;
     schedule->oversized.skip += reply->large;
+    schedule->oversized.foreign += reply->foreign;
+    if (reply->foreign)
+        log_warn(ROLE, schedule->config->name, "left due entries that are no jobs for a list of the config",
+                 F_INT("entries", reply->foreign), F_STR("queue", reply->stranger));
+    if (reply->large == reply->foreign) return;
     anomaly_sample(schedule->metrics, ANOMALY_large_delayed, "score %.17g, %" PRId64 " bytes, sha1 %s, in %s", reply->large_score,
                    reply->large_bytes, reply->large_sha1, schedule->config->delayed);
-    log_warn(ROLE, schedule->config->name, "left entries larger than max_payload in delayed", F_INT("entries", reply->large),
-             F_INT("bytes", reply->large_bytes), F_NUM("score", reply->large_score), F_STR("sha1", reply->large_sha1),
+    log_warn(ROLE, schedule->config->name, "left entries larger than max_payload in delayed",
+             F_INT("entries", reply->large - reply->foreign), F_INT("bytes", reply->large_bytes),
+             F_NUM("score", reply->large_score), F_STR("sha1", reply->large_sha1),
              F_INT("max_payload", schedule->config->policy.max_payload));
 }
 

@@ -28,9 +28,10 @@ typedef struct schedule_next_due {
     int64_t due_us;   // due time by Redis's clock; INT64_MAX with mono_never
 } schedule_next_due_t;
 
-// Entries that are larger than max_payload: requests skip them.
+// Entries that are larger than max_payload, or foreign: requests skip them.
 typedef struct schedule_oversized {
     int64_t skip;
+    int64_t foreign;       // of these
     unsigned epoch;        // changes when other entries may be the first
     bool found;            // the last promote read one of these entries
     bool changed;          // the zset has changed since the last read; read these entries again after the cooldown

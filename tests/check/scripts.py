@@ -19,7 +19,7 @@ READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen
 
 # These scripts act for people, or store what a full Redis can go without. They have no flag allow-oom, so a full Redis refuses
 # them before they run.
-REFUSED_WHEN_FULL = {"requeue", "bull_requeue", "bullmq_requeue", "delayed_requeue", "stream_requeue", "jobs_run", "jobs_cancel", "history", "erase"}
+REFUSED_WHEN_FULL = {"requeue", "bull_requeue", "bullmq_requeue", "sidekiq_requeue", "delayed_requeue", "stream_requeue", "jobs_run", "jobs_cancel", "history", "erase"}
 
 # This script, and this call of prologue/rights.lua, try commands by name. The rights are checked in the scripts that need them.
 PROBE = "probe"
@@ -165,7 +165,7 @@ def check_syntax(path, lines):
 
 
 # Names that Lua and Redis define. Redis refuses a script that reads another global name, but only when it gets there.
-GLOBALS = set("KEYS ARGV redis struct string math table ipairs next pairs pcall tonumber tostring type unpack rawget setmetatable _G".split())
+GLOBALS = set("KEYS ARGV redis cjson struct string math table ipairs next pairs pcall tonumber tostring type unpack rawget setmetatable _G".split())
 
 
 def check_globals(path):

@@ -108,6 +108,7 @@ Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
                                           {"delayed_queue", "types = [\"a.B\"];"},
                                           {"bull", ""},
                                           {"bullmq", ""},
+                                          {"sidekiq", ""},
                                           {"private_queues", "main = \"m\"; private = \"w-*\";"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *text = kept_printf("queues = (\n  { name = \"q\"; dialect = \"%s\"; %s } );\n", rows[i][0], rows[i][1]);

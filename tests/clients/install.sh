@@ -219,6 +219,24 @@ client_bullmq_node() {
 exec node "$here/$program.js" "$@"'
 }
 
+# Sidekiq comes from Debian 12 (6.4) and 13 (7.3), each in a root of its own. QS_SIDEKIQ, 6 or 7, selects one. Programs run there as root.
+client_sidekiq() {
+    for root in "6 bookworm" "7 trixie"; do
+        sh tests/support/debian_root.sh "${root#* }" "$clients/sidekiq/${root% *}" ruby-sidekiq >"$clients/sidekiq/made" 2>&1 || {
+            skip sidekiq "$(tail -n 1 "$clients/sidekiq/made" | cut -c1-200)"
+            return
+        }
+        mkdir -p "$clients/sidekiq/${root% *}/root/srv"
+        cp "$clients/sidekiq"/*.rb "$clients/sidekiq_ruby/worker.rb" "$clients/sidekiq/${root% *}/root/srv/"
+    done
+    cp tests/support/in_root.sh "$clients/sidekiq/"
+    launcher sidekiq 'ruby="ruby /srv/$program.rb"
+[ "$program" != work ] || ruby="sidekiq -e test -r /srv/app.rb"
+[ "$program" != worker ] || ruby="sidekiq -e test -r /srv/worker.rb"
+# shellcheck disable=SC2086 # words
+exec sh "$here/in_root.sh" "$here/${QS_SIDEKIQ:-7}/root" env "REDIS_URL=$REDIS_URL" "RETRY=${RETRY:-0}" "POLL=${POLL:-0}" $ruby "$@"'
+}
+
 client_bee_queue() {
     tools bee_queue node npm || return
     echo '{"private": true}' >"$clients/bee_queue/package.json"
@@ -228,7 +246,7 @@ client_bee_queue() {
 }
 
 rm -f "$clients/failed"
-for language in python node go java shell bull bullmq bullmq_node kmqueue delayed_queue private_queues delay_loop huey bee_queue cluster_python cluster_node stream_python stream_go taskiq symfony symfony6; do
+for language in python node go java shell bull bullmq bullmq_node kmqueue delayed_queue private_queues delay_loop huey bee_queue cluster_python cluster_node stream_python stream_go taskiq symfony symfony6 sidekiq; do
     mkdir -p "$clients/$language"
     (cd "$clients/$language" && rm -f run skipped ./*.java)
     [ ! -d "$here/$language" ] || find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
@@ -236,11 +254,13 @@ done
 python3 "$here/extract.py" docs/worker-contract.md "$clients" || exit 1
 python3 "$here/extract.py" docs/dialects/stream.md "$clients" stream_ || exit 1
 python3 "$here/extract.py" docs/dialects/bullmq.md "$clients" bullmq_ || exit 1
+python3 "$here/extract.py" docs/dialects/sidekiq.md "$clients" sidekiq_ || exit 1
 # One after the other if they share the cache of a tool, else at the same time.
 (client_python; client_in_python private_queues; client_in_python delay_loop; client_in_python huey; client_in_python cluster_python; client_stream_python; client_taskiq) &
 (client_node; client_in_node cluster_node; client_bull; client_bullmq; client_bullmq_node; client_bee_queue) &
 (client_go; client_stream_go) &
 (client_symfony symfony bookworm; client_symfony symfony6 trixie) &
+client_sidekiq &
 (client_java; client_in_java kmqueue; client_in_java delayed_queue) &
 client_shell &
 wait

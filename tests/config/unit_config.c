@@ -421,7 +421,7 @@ Test(unit_config, lists_every_key_in_eight_columns) {
         cr_expect_eq(tabs, 7);
         rows++;
     }
-    cr_expect_eq(rows, 101);
+    cr_expect_eq(rows, 106);
     cr_expect_not_null(strstr(buffer_text(&out), "\nlock\tttl\tduration\t5s\ta duration from \"200ms\" to \"10m\"\trestart\t"));
     cr_expect_not_null(strstr(buffer_text(&out), "\nqueue-only\tbackup\tkey\t<name>:backup\t"));
 }

@@ -154,7 +154,7 @@ Test(unit_config_errors, reads_a_refused_config_with_an_unknown_key) {
 Test(unit_config_errors, names_the_dialects) {
     config_case_expect_fault("queues = ( { name = \"q\"; dialect = \"lst\"; } );",
                              "F:1: queue `q`: `dialect` is \"lst\", but must be one of \"list\", \"kmqueue\", \"delayed_queue\", "
-                             "\"bull\", \"bullmq\", \"private_queues\", \"stream\"\n");
+                             "\"bull\", \"bullmq\", \"private_queues\", \"stream\", \"sidekiq\"\n");
 }
 
 Test(unit_config_errors, suggests_a_known_key_for_an_unknown_one) {

@@ -219,6 +219,23 @@ Test(unit_config_refusals, kmqueue_and_delayed_queue_name_the_replacement_key) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
+Test(unit_config_refusals, sidekiq_names_the_replacement_key) {
+    static const config_case_row_t rows[] = {
+        {SK("set = \"retry\"; roles = [\"dispatcher\", \"monitor\"];"),
+         F "`roles` must be [\"dispatcher\"] where `set` is \"retry\": the other entry has the monitor\n"},
+        {"defaults = { roles = [\"monitor\"]; }; " SK("set = \"retry\";"),
+         F "`roles` of `defaults` leaves set = \"retry\" nothing to do: give the queue roles = [\"dispatcher\"]\n"},
+        {SK("dead_after = \"19s\";"), F "`dead_after` is \"19s\", but must be a duration from \"20s\" to \"55s\"\n"},
+        {SK("queues = [\"a\", \"a\"];"), F "`queues` names \"a\" twice\n"},
+        {SK("ready = \"x\";"), NOT_FOR("sidekiq", "ready") "`prefix` and `queues` name Sidekiq's keys\n"},
+        {SK("retry_times = 1;"), NOT_FOR("sidekiq", "retry_times") "the job option retry takes its place\n"},
+        {SK("score_unit = \"ms\";"), NOT_FOR("sidekiq", "score_unit") "Sidekiq's scores are seconds\n"},
+        {"redis = { mode = \"cluster\"; }; " SK(""),
+         F "the keys of Sidekiq lie in many slots, so it cannot work in a Cluster: remove the queue\n"},
+    };
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
+}
+
 Test(unit_config_refusals, bullmq_names_the_replacement_key) {
     static const config_case_row_t rows[] = {
         {"defaults = { roles = [\"dispatcher\"]; }; " BM(""),
@@ -296,8 +313,8 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_stream) {
 
 Test(unit_config_refusals, names_the_group_of_a_misplaced_key) {
     static const config_case_row_t rows[] = {
-        {ONE("prefix = \"x\";"), F "`prefix` is for delayed_queue, bull and bullmq: remove it, or set `dialect`\n"},
-        {ONE("queues = [\"x\"];"), F "`queues` is for kmqueue: remove it, or set `dialect`\n"},
+        {ONE("prefix = \"x\";"), F "`prefix` is for delayed_queue, bull, bullmq and sidekiq: remove it, or set `dialect`\n"},
+        {ONE("queues = [\"x\"];"), F "`queues` is for kmqueue and sidekiq: remove it, or set `dialect`\n"},
         {ONE("types = 5;"), F "`types` is for delayed_queue: remove it, or set `dialect`\n"},
         {KM("take = \"left\";"), F "`take` is for list: remove it, or set `dialect`\n"},
         {PQ("watch = \"w\";"), F "`watch` is for list: remove it, or set `dialect`\n"},
@@ -307,7 +324,7 @@ Test(unit_config_refusals, names_the_group_of_a_misplaced_key) {
         {"queues = ( { main = \"m\"; name = \"q\"; } );", F "`main` is for private_queues: remove it, or set `dialect`\n"},
         {ONE("dialect = \"bul\"; max_stalled = 1;"),
          F "`dialect` is \"bul\", but must be one of \"list\", \"kmqueue\", "
-           "\"delayed_queue\", \"bull\", \"bullmq\", \"private_queues\", \"stream\"\n"},
+           "\"delayed_queue\", \"bull\", \"bullmq\", \"private_queues\", \"stream\", \"sidekiq\"\n"},
         {"defaults = { prefix = \"x\"; };\n" ONE(""), "F:1: `defaults`: unknown key `prefix`: it belongs in a queue\n"},
         {BU("prefx = \"x\";"), F "unknown key `prefx`: did you mean `prefix`?\n"},
         {BU("zzzzzzzz = 1;"), F "unknown key `zzzzzzzz`: `queue-sidecar help keys` lists all\n"},

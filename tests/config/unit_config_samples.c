@@ -30,6 +30,10 @@ static const struct {
      "name = \"mail\"; dialect = \"stream\"; group = \"workers\"; dlq = \"mail:dead\"; protected_timeout = \"5m\"; id_path = "
      "\"/id\";",
      "stream", true},
+    {"conf/sidekiq.cfg", "shop-app",
+     "name = \"sidekiq\"; dialect = \"sidekiq\"; queues = [\"default\", \"mailers\"]; }, { name = \"sidekiq-retry\"; dialect = "
+     "\"sidekiq\"; queues = [\"default\", \"mailers\"]; set = \"retry\"; roles = [\"dispatcher\"];",
+     "sidekiq", true},
     {"conf/delay-queue.cfg", "delay-app",
      "name = \"delay-queue\"; delayed = \"delay-queue\"; ready = \"delay-queue:ready\"; score_unit = \"s\"; roles = "
      "[\"dispatcher\"];",

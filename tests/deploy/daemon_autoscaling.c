@@ -88,6 +88,8 @@ Test(daemon_autoscaling, each_list_is_what_the_library_fills_and_the_metric_coun
     redis_ok(s.r, "LPUSH %s %s", list_of("kmqueue"), task);
     redis_ok(s.r, "LPUSH %s %s", list_of("delayed_queue"), "{}");
     redis_ok(s.r, "LPUSH %s %s", list_of("private_queues"), "{\"id\":1}");
+    redis_ok(s.r, "SADD queues default"); /* lib/sidekiq/client.rb, atomic_push */
+    redis_ok(s.r, "LPUSH %s %s", list_of("sidekiq"), "{\"queue\":\"default\"}");
     redis_ok(s.r, "LPUSH %s 1 2 3", list_of("list"));
     redis_ok(s.r, "LPUSH %s 1 2", list_of("bullmq")); /* daemon_bullmq_moves: its own workers take jobs from there */
     redis_ok(s.r, "HSET bull:photos:meta version bullmq:6.7.0");

@@ -44,11 +44,11 @@ static void expect_keys_covered(const fixture_t *f, const rights_t *rights) {
     }
 }
 
-/* Rights that the preflight does not miss: Bull's scripts work without them, no private list or heartbeat may exist, and the
- * preflight does not know whether a registry is a set. */
+/* Rights that the preflight does not miss: Bull's scripts work without them, no private list, heartbeat or process may exist, and
+ * the preflight does not know whether a registry is a set. */
 static bool preflight_ignores(const char *word) {
-    static const char *const words[] = {"+pubsub|numpat", "+sort",    "&bull:video:*",  "~queue-*",
-                                        "+sscan",         "~*_alive", "~fights:*_alive"};
+    static const char *const words[] = {"+pubsub|numpat", "+sort",  "&bull:video:*", "~queue-*",
+                                        "~*:*:*",         "+sscan", "~*_alive",      "~fights:*_alive"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(word, words[i]) == 0) return true;
     return false;
@@ -77,4 +77,5 @@ Test(redis_acl_dialects, delayed_queue) { expect_rights("delayed_queue"); }
 Test(redis_acl_dialects, bull) { expect_rights("bull"); }
 Test(redis_acl_dialects, list_with_a_watched_list) { expect_rights("watch"); }
 Test(redis_acl_dialects, bullmq) { expect_rights("bullmq"); }
+Test(redis_acl_dialects, sidekiq) { expect_rights("sidekiq"); }
 Test(redis_acl_dialects, private_queues) { expect_rights("private_queues"); }

@@ -138,6 +138,19 @@ static void put_pending(redis_t *r, size_t nth, const char *bytes, size_t len) {
               bytes, len);
 }
 
+/* The bytes are the payload of a job that a killed process ran. */
+static void put_sidekiq(redis_t *r, size_t nth, const char *bytes, size_t len) {
+    scoped(buffer_free) buffer_t value = {0};
+    buffer_str(&value, "{\"queue\":\"default\",\"payload\":");
+    json_write_string(&value, (slice_t){bytes, len});
+    buffer_str(&value, ",\"run_at\":1700000000}");
+    redis_ok(r, "SADD processes h:1:a");
+    redis_ok(r, "HSET h:1:a beat 1700000100 rtt_us 9 info {}");
+    redis_ok(r, "HSET h:1:a:work %d %b", (int)nth, value.data, value.len);
+    redis_ok(r, "PEXPIRE h:1:a 9900");
+    redis_ok(r, "PEXPIRE h:1:a:work 9900");
+}
+
 static const dialect_case_t CASES[] = {
     {.name = "list",
      .config = SETTINGS("protected_timeout = \"100ms\"; heartbeat = \"*_alive\"; id_path = \"/id\"; type_path = \"/type\"; "
@@ -206,6 +219,13 @@ static const dialect_case_t CASES[] = {
      .put = put_delayed_name,
      .busy = "sidecar:email:aside",
      .waits = "de_paymentcheck"},
+    {.name = "sidekiq",
+     .config = SETTINGS("dialect = \"sidekiq\";"),
+     .sound = "{\"jid\":\"sound\"}",
+     .ready = "queue:default",
+     .put = put_sidekiq,
+     .busy = "dead",
+     .waits = "queue:default"},
 };
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 

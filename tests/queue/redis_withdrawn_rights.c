@@ -4,6 +4,7 @@
 #include "fixture.h"
 #include "queue/settle_reply.h"
 #include "rights.h"
+#include "withdrawn_bull.h"
 #include "withdrawn_rights.h"
 
 enum { MAX_WORDS = 64 };
@@ -153,6 +154,7 @@ static void try_calls(rights_t rights, const withdrawn_call_t *calls, size_t cou
 Test(redis_withdrawn_rights, list_scripts_change_nothing, .timeout = 60) { TRY(NULL, withdrawn_list); }
 Test(redis_withdrawn_rights, kmqueue_scripts_change_nothing) { TRY("kmqueue", withdrawn_kmqueue); }
 Test(redis_withdrawn_rights, private_queues_scripts_change_nothing) { TRY("private_queues", withdrawn_private_queues); }
+Test(redis_withdrawn_rights, sidekiq_scripts_change_nothing) { TRY("sidekiq", withdrawn_sidekiq); }
 Test(redis_withdrawn_rights, stream_scripts_change_nothing) { TRY("stream", withdrawn_stream); }
 Test(redis_withdrawn_rights, delayed_queue_scripts_change_nothing) { TRY("delayed_queue", withdrawn_delayed_queue); }
 Test(redis_withdrawn_rights, bull_scripts_change_nothing, .timeout = 60) { TRY("bull", withdrawn_bull); }

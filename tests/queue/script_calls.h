@@ -7,6 +7,7 @@
 #include "dialects/delayed_queue/scripts.h"
 #include "dialects/failed/scripts.h"
 #include "dialects/private_queues/scripts.h"
+#include "dialects/sidekiq/scripts.h"
 #include "dialects/stream/scripts.h"
 #include "queue/scripts.h"
 
@@ -70,6 +71,13 @@ static const struct {
      "21 sidecar:b:requeued sidecar:b:failures sidecar:b:meta b:1 b:1:lock b:failed b:wait b:paused b:meta "
      "b:active b:delayed b:id b:prioritized b:pc b:marker b:events b:waiting-children b:p b:p:u b:p:f b:p:d "
      "event me 0 1 - 0 - 9 2 name n kind requeued"},
+    {&script_sidekiq_requeue,
+     "6 sidecar:b:requeued sidecar:b:failures sidecar:b:meta queue:b queues dead event me 0 new b old 9 kind requeued"},
+    {&script_sidekiq_promote, "5 sidecar:app:lock schedule sidecar:b:meta queues queue:b T app 9 999 0 9999 1 b"},
+    {&script_sidekiq_work, "3 h:1:a h:1:a:work h:1:a:workers 10000 999 9999"},
+    {&script_sidekiq_settle,
+     "10 sidecar:app:lock h:1:a h:1:a:work queue:b queues dead sidecar:b:stamps sidecar:b:failures sidecar:b:meta "
+     "sidecar:b:recorded T 10000 t1 value job b digest - new 9999 told kind retried"},
     {&script_private_tails, "1 queue-a 99 99"},
     {&script_dead_letters, "3 sidecar:app:lock dlq sidecar:email:recorded T 0 9 99 99 9 1"},
     {&script_record_once,

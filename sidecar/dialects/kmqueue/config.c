@@ -7,8 +7,7 @@
 #include "dialects/kmqueue/task.h"
 
 static const config_key_t kmqueue_keys[] = {
-    DIALECT_KEY("queues", KEY_STRINGS, NULL, "1", "64", offsetof(kmqueue_config_t, queues), false,
-                "Names as given to KMQueueManager, in the same order, with :safe where set."),
+    DIALECT_KEY("queues", KEY_STRINGS, NULL, "1", "64", offsetof(kmqueue_config_t, queues), false, KEY_HELP_QUEUES),
 };
 
 static const config_refusal_t kmqueue_refusals[] = {

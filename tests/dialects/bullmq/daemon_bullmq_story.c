@@ -48,8 +48,8 @@ static void kill_leader(story_t *story) {
     story->leaders_killed++;
 }
 
-/* Until so many jobs have ended: at once, and again each KILL_EACH of them, one worker is killed in its jobs; the first time and each
- * third time the leader, too. Workers that died start again. */
+/* Until so many jobs have ended: at once, and again each KILL_EACH of them, one worker is killed in its jobs; the first time and
+ * each third time the leader, too. Workers that died start again. */
 static void work_until(story_t *story, long long jobs) {
     wait_t wait = wait_begin(4 * SOON_MS);
     long long begin = ended(story), now = begin;

@@ -1,0 +1,386 @@
+// Processes whose beat has ended, and their jobs. A living process renews its hash for 60 s with each beat, so the time left
+// tells how long ago the last beat was, by Redis's clock alone. The sidecar asks for it when a process that has died since could
+// be due, and for the list of processes every 10 s.
+#include "base/failpoint.h"
+#include "base/json/json.h"
+#include "base/log.h"
+#include "dialects/sidekiq/internal.h"
+#include "dialects/sidekiq/scripts.h"
+#include "queue/record.h"
+#include "queue/settle.h"
+#include "redis/reply.h"
+
+enum {
+    BEAT_TTL_MS = 60000,  // lib/sidekiq/launcher.rb
+    LIST_MS = 10000,      // between two reads of the list of processes
+    LIST_COUNT = 500,     // names of one read
+    ASKED = 128,          // processes that one step asks for their time left
+    PRUNE_MS = 600000,    // between two removals of old stamps
+    LATER_MS = 1000,      // until the next try for jobs that could not be settled
+    PAGE_BYTES = 1 << 22, // of jobs that one read returns, and one more job
+};
+
+static const char ROLE[] = "monitor";
+
+typedef struct process {
+    char *key;  // of its hash; owned
+    mono_t due; // when to ask for its time left
+    bool dead;  // its beat has ended, and its jobs are next
+    bool told;  // its jobs that stay were logged
+} process_t;
+
+typedef struct processes {
+    const queue_keys_t *at;
+    process_t *all; // owned
+    size_t count;
+    char cursor[24]; // of the list of processes
+    mono_t list_at, prune_at;
+    uint64_t pruned; // cursor of the removal
+    int64_t window_ms, now_ms;
+    bool full; // the stream was full, and that was logged
+} processes_t;
+
+static void processes_forget(void *state) {
+    processes_t *s = state;
+    for (size_t i = 0; i < s->count; i++) free(s->all[i].key);
+    s->count = 0;
+    snprintf(s->cursor, sizeof s->cursor, "0");
+    s->list_at = (mono_t){0};
+}
+
+static void *processes_open(const queue_keys_t *at) {
+    processes_t *s = mem_alloc(sizeof *s);
+    s->at = at;
+    processes_forget(s);
+    s->prune_at = mono_add(mono_now(), PRUNE_MS * NS_PER_MS);
+    return s;
+}
+
+static void processes_close(void *state) {
+    processes_t *s = state;
+    processes_forget(s);
+    free(s->all);
+    free(s);
+}
+
+static int64_t processes_dead_ttl(const processes_t *s) { return BEAT_TTL_MS - sidekiq_config(s->at->config)->dead_after_ms; }
+
+// ---- The list.
+
+static void processes_add(processes_t *s, slice_t name) {
+    if (!name.len || memchr(name.data, '\0', name.len) || !strncmp(name.data, "sidecar:", 8)) return;
+    char *key = mem_printf("%s%.*s", s->at->config->prefix, (int)name.len, name.data);
+    size_t i = 0;
+    while (i < s->count && strcmp(s->all[i].key, key) != 0) i++;
+    if (i < s->count) {
+        free(key);
+        return;
+    }
+    s->all = mem_grown(s->all, s->count, sizeof *s->all);
+    s->all[s->count++] = (process_t){.key = key};
+}
+
+static outcome_t processes_list(processes_t *s, side_task_call_t *call) {
+    conn_t *conn = call->redis.conn;
+    redisReply *reply;
+    request_begin(conn, "SSCAN", sidekiq_config(s->at->config)->processes, s->cursor, "COUNT");
+    request_int(conn, LIST_COUNT);
+    if (request_ask(conn, &reply, call->redis.error) != OUTCOME_OK) return call->redis.error->outcome;
+    const redisReply *names = reply_at(reply, 1);
+    for (size_t i = 0; names && names->type == REDIS_REPLY_ARRAY && i < names->elements; i++)
+        processes_add(s, reply_slice(names->element[i]));
+    snprintf(s->cursor, sizeof s->cursor, "%s", reply_text(reply_at(reply, 0)));
+    freeReplyObject(reply);
+    if (strcmp(s->cursor, "0") == 0) s->list_at = mono_add(call->now, LIST_MS * NS_PER_MS);
+    return OUTCOME_OK;
+}
+
+// ---- Jobs of a process.
+
+// An entry of the hash of work: {"queue":"default","payload":"{...}","run_at":1700000000}.
+typedef struct work {
+    slice_t field, value;
+    buffer_t payload; // the bytes of the job; owned
+    size_t list;
+    char jid[MAX_JOB_ID + 1];
+    digest_t stamp; // of the jid: field of stamps
+    stamp_t old;
+    stamp_raw_t raw;
+    bool ends;
+    job_record_t record;
+} work_t;
+
+typedef struct tally {
+    int64_t retried, ended, young, foreign, large;
+    bool again; // some of the others may be settled later
+} tally_t;
+
+// False: the entry stays.
+static bool work_read(const processes_t *s, double beat, work_t *work, tally_t *tally) {
+    const sidekiq_config_t *own = sidekiq_config(s->at->config);
+    json_pick_t picks[] = {{.pointer = "/queue"}, {.pointer = "/payload"}, {.pointer = "/run_at"}};
+    sidekiq_job_t named = {0}, job;
+    tally->foreign++;
+    if (!json_pick(work->value, picks, 3) || picks[0].found != JSON_FOUND || picks[1].found != JSON_FOUND) return false;
+    if (picks[0].value.type != JSON_STRING || picks[1].value.type != JSON_STRING) return false;
+    named.queue = picks[0].value.raw;
+    if (!sidekiq_job_list(own, &named, &work->list) || !json_decode(picks[1].value.raw, &work->payload)) return false;
+    tally->foreign--;
+    bool dated = picks[2].found == JSON_FOUND && picks[2].value.type == JSON_NUMBER;
+    if (dated && beat > 0 && (beat - strtod(picks[2].value.raw.data, NULL)) * 1000 < (double)own->min_run_ms) {
+        tally->young++;
+        return false;
+    }
+    slice_t bytes = {work->payload.data, work->payload.len};
+    if (!sidekiq_job_read(bytes, &job) || !json_copy_text(job.jid, work->jid, MAX_JOB_ID)) {
+        digest_t digest = digest_of(bytes.data, bytes.len);
+        digest_hex(&digest, work->jid);
+    }
+    work->stamp = digest_of(work->jid, strlen(work->jid));
+    return true;
+}
+
+// Counts the runs that ended with their process, by jid, within recovery_window.
+static void work_judge(const processes_t *s, work_t *work, const redisReply *stamp, int64_t now_ms) {
+    const sidekiq_config_t *own = sidekiq_config(s->at->config);
+    work->old = stamp_unpack(reply_text(stamp), reply_len(stamp));
+    work->raw = stamp_pack(&work->old);
+    if (reply_len(stamp) != STAMP_BYTES) work->raw.len = 0;
+    stamp_correct(&work->old, now_ms);
+    if (now_ms - work->old.retried_at > own->recovery_window_ms) work->old.retries = 0;
+    work->ends = work->old.retries >= own->recoveries;
+}
+
+static void work_append(const processes_t *s, const side_task_call_t *step, const process_t *process, const char *work_key,
+                        work_t *work, int64_t now_ms) {
+    const call_t *call = &step->redis;
+    const sidekiq_config_t *own = sidekiq_config(s->at->config);
+    event_t *event = &work->record.event;
+    slice_t bytes = {work->payload.data, work->payload.len};
+    stamp_t next = {.born_us = now_ms * 1000, .retries = work->old.retries + 1, .retried_at = now_ms};
+    stamp_raw_t raw = stamp_pack(&next);
+    sidekiq_record_begin(&work->record, call, bytes, slice_text(work->jid), work->ends ? "retries_exhausted" : "stalled");
+    event->attempts = work->old.retries + 1;
+    if (!work->ends) event->kind = slice_text("retried");
+    event->error = slice_text("");
+    job_record_date(&work->record, (double)now_ms);
+    if (!work->ends) event->payload = (slice_t){0};
+    call_script(call, &script_sidekiq_settle, 10);
+    request_text(call->conn, process->key, work_key, own->lists.items[work->list], own->names, own->dead, s->at->stamps,
+                 s->at->failures, s->at->meta, s->at->recorded, call->token);
+    request_int(call->conn, processes_dead_ttl(s));
+    request_bytes(call->conn, work->field.data, work->field.len);
+    request_bytes(call->conn, work->value.data, work->value.len);
+    request_bytes(call->conn, bytes.data, bytes.len);
+    request_text(call->conn, own->queues.items[work->list]);
+    request_bytes(call->conn, work->stamp.bytes, STAMP_FIELD_BYTES);
+    request_bytes(call->conn, work->raw.bytes, work->raw.len);
+    request_bytes(call->conn, raw.bytes, work->ends ? 0 : raw.len);
+    request_int(call->conn, call->keys->config->stream.max_bytes);
+    request_text(call->conn, s->at->config->policy.on_failure);
+    record_append(call->conn, event);
+    if (work->ends) request_text(call->conn, "error", "its process was gone while it ran, as often as `recoveries` allows");
+    request_end(call->conn);
+}
+
+static void work_note(processes_t *s, const side_task_call_t *call, const work_t *work, settled_t settled, tally_t *tally) {
+    tally->again |=
+        settled == SETTLED_FULL || settled == SETTLED_CHANGED || settled == SETTLED_TYPE || settled == SETTLED_REFUSED;
+    if (settled == SETTLED_FULL) {
+        metric_add(&call->metrics->ends_held, 1);
+        if (!s->full)
+            log_error(ROLE, s->at->config->name, "the failure stream is full or out of ids; no job is ended until it has room",
+                      F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
+        s->full = true;
+    }
+    if (settled != SETTLED && settled != SETTLED_UNRECORDED) return;
+    metrics_stall(call->metrics, CAUSE_worker_gone);
+    if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
+    if (work->ends) {
+        tally->ended++;
+        metrics_end(call->metrics, "retries_exhausted", 1);
+        record_log_failure(ROLE, s->at->config->name, &work->record.event);
+    } else {
+        tally->retried++;
+        metric_add(&call->metrics->retried, 1);
+    }
+}
+
+// The stamps of all jobs in one request.
+static void works_read_stamps(const processes_t *s, side_task_call_t *call, work_t *works, size_t count, int64_t now_ms) {
+    redisReply *stamps;
+    request_begin(call->redis.conn, "HMGET", s->at->stamps);
+    for (size_t i = 0; i < count; i++) request_bytes(call->redis.conn, works[i].stamp.bytes, STAMP_FIELD_BYTES);
+    if (request_ask(call->redis.conn, &stamps, call->redis.error) != OUTCOME_OK) return;
+    for (size_t i = 0; i < count; i++) work_judge(s, &works[i], reply_at(stamps, i), now_ms);
+    freeReplyObject(stamps);
+}
+
+static void works_settle(processes_t *s, side_task_call_t *call, const process_t *process, const redisReply *reply, work_t *works,
+                         size_t count, tally_t *tally) {
+    int64_t now_ms = reply_number(reply_at(reply, 1));
+    s->now_ms = now_ms;
+    works_read_stamps(s, call, works, count, now_ms);
+    if (call->redis.error->outcome != OUTCOME_OK) return;
+    for (size_t i = 0; i < count; i++) work_append(s, call, process, reply_text(reply_at(reply, 2)), &works[i], now_ms);
+    failpoint("settle_before");
+    conn_flush(call->redis.conn, call->redis.error);
+    failpoint("settle_sent");
+    for (size_t i = 0; i < count; i++) {
+        settled_t settled = SETTLED_REFUSED;
+        settle_read(&call->redis, &settled);
+        failpoint("settle_answered");
+        work_note(s, call, &works[i], settled, tally);
+    }
+}
+
+// The error of one process or queue must not keep the jobs of others from their turn.
+static void process_skip_refusal(const processes_t *s, const side_task_call_t *call, const process_t *process) {
+    redis_error_t *error = call->redis.error;
+    if (error->outcome != OUTCOME_REFUSED) return;
+    if (!process->told)
+        log_error(ROLE, s->at->config->name, "cannot give back jobs of a process that is gone", F_STR("process", process->key),
+                  F_STR("reason", error->text));
+    *error = (redis_error_t){0};
+}
+
+static void process_log(const processes_t *s, process_t *process, const tally_t *tally, bool pro) {
+    bool stays = tally->foreign || tally->large || pro;
+    if (tally->retried || tally->ended || (tally->young && !process->told))
+        log_warn(ROLE, s->at->config->name, "a process of Sidekiq is gone", F_STR("process", process->key),
+                 F_INT("retried", tally->retried), F_INT("ended", tally->ended), F_INT("young", tally->young));
+    if (stays && !process->told)
+        log_warn(ROLE, s->at->config->name, "left jobs of a process that is gone", F_STR("process", process->key),
+                 F_INT("foreign", tally->foreign), F_INT("large", tally->large), F_INT("super_fetch", pro));
+    process->told |= stays || tally->young;
+}
+
+// Whether the process gives back its jobs by itself: its label on Sidekiq's page Busy is `reliable`.
+static bool process_is_reliable(slice_t info) {
+    json_pick_t pick = {.pointer = "/labels"};
+    if (!json_pick(info, &pick, 1) || pick.found != JSON_FOUND) return false;
+    char *labels = mem_printf("%.*s", (int)pick.value.raw.len, pick.value.raw.data);
+    bool reliable = strstr(labels, "\"reliable\"") != NULL;
+    free(labels);
+    return reliable;
+}
+
+// Settles the jobs of a reply of sidekiq_work.lua.
+static void process_settle(processes_t *s, side_task_call_t *call, process_t *process, const redisReply *reply) {
+    enum { HEAD = 6 };
+    size_t bytes = 0;
+    tally_t tally = {.large = reply_int(reply_at(reply, 5))};
+    double beat = strtod(reply_text(reply_at(reply, 3)), NULL);
+    bool pro = process_is_reliable(reply_slice(reply_at(reply, 4)));
+    size_t most = pro || reply->elements <= HEAD ? 0 : (reply->elements - HEAD) / 2, count = 0;
+    work_t *works = mem_array(most + 1, sizeof *works);
+    for (size_t i = 0; i < most; i++) {
+        works[count] =
+            (work_t){.field = reply_slice(reply->element[HEAD + 2 * i]), .value = reply_slice(reply->element[HEAD + 2 * i + 1])};
+        bytes += works[count].value.len;
+        if (work_read(s, beat, &works[count], &tally))
+            count++;
+        else
+            buffer_free(&works[count].payload);
+    }
+    if (count) works_settle(s, call, process, reply, works, count, &tally);
+    for (size_t i = 0; i < count; i++) {
+        buffer_free(&works[i].payload);
+        job_record_free(&works[i].record);
+    }
+    free(works);
+    process_skip_refusal(s, call, process);
+    if (tally.again || (bytes >= PAGE_BYTES && tally.retried + tally.ended > 0))
+        process->due = mono_add(call->now, LATER_MS * NS_PER_MS);
+    process_log(s, process, &tally, pro && reply->elements > HEAD);
+}
+
+static outcome_t process_recover(processes_t *s, side_task_call_t *call, process_t *process) {
+    conn_t *conn = call->redis.conn;
+    redisReply *reply;
+    char *work = mem_printf("%s:work", process->key), *workers = mem_printf("%s:workers", process->key);
+    request_script(conn, &script_sidekiq_work, 3);
+    request_text(conn, process->key, work, workers);
+    request_int(conn, processes_dead_ttl(s), s->at->config->policy.max_payload, PAGE_BYTES);
+    free(work);
+    free(workers);
+    conn_expect_job(conn);
+    process->dead = false;
+    process->due = mono_add(call->now, LIST_MS * NS_PER_MS); // a process that comes back and dies is due later
+    if (call_ask(&call->redis, &reply) != OUTCOME_OK) {
+        process_skip_refusal(s, call, process);
+        return call->redis.error->outcome;
+    }
+    if (script_reply_begins(reply, "work", "alive", call->redis.error) && reply_is(reply_at(reply, 0), "work"))
+        process_settle(s, call, process, reply);
+    freeReplyObject(reply);
+    return call->redis.error->outcome;
+}
+
+// ---- The step.
+
+// Notes the time left of a process. False: it has no keys any more.
+static bool process_read_ttl(const processes_t *s, process_t *process, int64_t ttl, mono_t now) {
+    int64_t left = ttl == -1 ? LIST_MS : ttl - processes_dead_ttl(s); // -1: somebody has taken its expiry away
+    if (ttl == -2) return false;
+    process->dead = left <= 0;
+    process->due = mono_add(now, (left + 1) * NS_PER_MS);
+    return true;
+}
+
+static outcome_t processes_ask(processes_t *s, side_task_call_t *call) {
+    size_t asked[ASKED], count = 0;
+    for (size_t i = 0; i < s->count && count < ASKED; i++)
+        if (!s->all[i].dead && mono_reached(s->all[i].due, call->now)) asked[count++] = i;
+    for (size_t i = 0; i < count; i++) request_append(call->redis.conn, "PTTL", s->all[asked[i]].key);
+    for (size_t i = 0; i < count; i++) {
+        process_t *process = &s->all[asked[i]];
+        redis_error_t refusal;
+        redisReply *reply = conn_read_or_refusal(call->redis.conn, &refusal, call->redis.error);
+        process->due = mono_add(call->now, LIST_MS * NS_PER_MS); // if Redis refuses
+        if (reply && !process_read_ttl(s, process, reply_int(reply), call->now)) process->due = mono_never();
+        conn_reply_free(reply);
+    }
+    for (size_t i = s->count; i-- > 0;) {
+        if (s->all[i].due.ns != mono_never().ns) continue;
+        free(s->all[i].key);
+        s->all[i] = s->all[--s->count];
+    }
+    return call->redis.error->outcome;
+}
+
+// Recovers the jobs of one process.
+static outcome_t processes_recover(processes_t *s, side_task_call_t *call) {
+    size_t i = 0;
+    while (i < s->count && !s->all[i].dead) i++;
+    return i < s->count ? process_recover(s, call, &s->all[i]) : OUTCOME_OK;
+}
+
+static bool processes_keep_stamp(void *self, const uint8_t field[STAMP_FIELD_BYTES], stamp_t *stamp) {
+    const processes_t *s = self;
+    (void)field;
+    return s->now_ms - stamp->retried_at < s->window_ms;
+}
+
+static outcome_t processes_prune(processes_t *s, side_task_call_t *call) {
+    s->window_ms = sidekiq_config(s->at->config)->recovery_window_ms;
+    outcome_t outcome = stamps_prune(&call->redis, &s->pruned, processes_keep_stamp, s);
+    if (outcome == OUTCOME_OK && !s->pruned) s->prune_at = mono_add(call->now, PRUNE_MS * NS_PER_MS);
+    return outcome;
+}
+
+static outcome_t processes_step(void *state, side_task_call_t *call) {
+    processes_t *s = state;
+    if (mono_reached(s->list_at, call->now) && processes_list(s, call) != OUTCOME_OK) return call->redis.error->outcome;
+    if (processes_ask(s, call) != OUTCOME_OK) return call->redis.error->outcome;
+    if (processes_recover(s, call) != OUTCOME_OK) return call->redis.error->outcome;
+    // Before the first job is given back, Redis's time is unknown, and all stamps stay.
+    if (mono_reached(s->prune_at, call->now) && s->now_ms && processes_prune(s, call) != OUTCOME_OK)
+        return call->redis.error->outcome;
+    call->next = s->now_ms ? mono_min(s->list_at, s->prune_at) : s->list_at;
+    for (size_t i = 0; i < s->count; i++) call->next = mono_min(call->next, s->all[i].dead ? call->now : s->all[i].due);
+    return OUTCOME_OK;
+}
+
+const side_task_ops_t sidekiq_processes_task = {
+    .open = processes_open, .close = processes_close, .forget = processes_forget, .step = processes_step};

@@ -1,0 +1,274 @@
+/* Sidekiq of Debian 12 (6.4) and 13 (7.3) beside a real sidecar, which records the failures of its processes, and requeues them.
+ */
+#include "sidekiq_story.h"
+
+#include <criterion/parameterized.h>
+
+enum { THREADS = 3, GONE_MS = 90000 }; /* a process is gone after 20 s, and its keys after 60 s */
+#define DEAD "dead_after = \"20s\"; min_run = \"0s\";"
+
+TestSuite(daemon_sidekiq, .timeout = 300);
+
+/* Jobs that fail once are dead, have a record each, and run after a requeue. */
+static void record_and_requeue(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin(&setup, version, "");
+    child_t *one = process(&setup);
+    produce(&setup, "flaky", JOBS, 0);
+    produce(&setup, "ok", JOBS, 0);
+    await_native(&setup, rows(&setup, "kind = 'failed'") == JOBS);
+    await_native(&setup, native_count(&setup.native, "finished", NULL) == JOBS);
+    cr_expect_eq(rows(&setup,
+                      "kind = 'failed' AND reason = 'worker_failed' AND error LIKE 'RuntimeError: flaky%' AND attempts = 1 "
+                      "AND type = 'TestJob' AND length(job) = 24 AND json_valid(payload) AND created > at - 60000"),
+                 JOBS);
+    const daemon_output_t *done = cli(setup.sidecar, "requeue", "--where", "-q", "sidekiq", "--yes", "--by", "ann");
+    cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
+    await_native(&setup, native_count(&setup.native, "finished", NULL) == 2 * JOBS);
+    cr_expect_eq(native_count(&setup.native, "taken", NULL), 3 * JOBS);
+    cr_expect_eq(redis_int(setup.cluster.r, "EXISTS dead retry queue:default"), 0);
+    await_native(&setup, rows(&setup, "kind = 'requeued'") == JOBS);
+    stop(&setup, one);
+}
+
+Test(daemon_sidekiq, records_and_requeues_failures_6) { record_and_requeue("QS_SIDEKIQ=6"); }
+Test(daemon_sidekiq, records_and_requeues_failures_7) { record_and_requeue("QS_SIDEKIQ=7"); }
+
+/* The same bytes as Sidekiq's own API pushes, but for the time: both replace enqueued_at and lower retry_count in place. */
+static void requeue_as_the_web_ui(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin(&setup, version, "");
+    child_t *one = process(&setup);
+    produce(&setup, "poison", 2, 0);
+    await_native(&setup, rows(&setup, "kind = 'failed'") == 2);
+    stop(&setup, one);
+    native_finish(&setup.native, (const char *const[]){"retry", "poison", "0", NULL}, setup.env, "");
+    const daemon_output_t *done =
+        cli(setup.sidecar, "requeue", "--where", "-q", "sidekiq", "-g", "poison\",1", "--yes", "--by", "ann");
+    cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
+    cr_assert_eq(redis_int(setup.cluster.r, "LLEN queue:default"), 2);
+    cr_expect_eq(redis_int(setup.cluster.r, "ZCARD dead"), 0);
+    const char *plain = "local t = redis.call('LINDEX', 'queue:default', ARGV[1]) "
+                        "t = string.gsub(t, '\"jid\":\"%x+\"', 'J') t = string.gsub(t, '(_at\":)[%d.]+', '%1T') "
+                        "return (string.gsub(t, 'poison([^%d]+)%d', 'poison%1N'))";
+    char *ours = redis_str(setup.cluster.r, "EVAL %s 0 0", plain), *own = redis_str(setup.cluster.r, "EVAL %s 0 1", plain);
+    cr_expect_str_eq(ours, own);
+    cr_expect_not_null(strstr(ours, "\"retry_count\":-1"), "%s", ours);
+}
+
+Test(daemon_sidekiq, requeues_as_the_web_ui_does_6) { requeue_as_the_web_ui("QS_SIDEKIQ=6"); }
+Test(daemon_sidekiq, requeues_as_the_web_ui_does_7) { requeue_as_the_web_ui("QS_SIDEKIQ=7"); }
+
+/* ---- Delayed jobs. */
+
+#define BOTH                                                                                                                     \
+    "roles = [\"dispatcher\", \"monitor\"]; }, { name = \"again\"; dialect = \"sidekiq\"; queues = [\"default\"]; set = "        \
+    "\"retry\"; roles = [\"dispatcher\"];"
+
+/* Sidekiq's own poller and the sidecar promote the same jobs, and each job runs once. */
+static void promote_beside_the_poller(const char *version) {
+    enum { MANY = 300 };
+    scoped(setup_end) setup_t setup;
+    setup_begin(&setup, version, BOTH);
+    setup.env[1] = "POLL=1";
+    child_t *one = process(&setup), *two = process(&setup);
+    produce(&setup, "ok", MANY, 9000); /* by then both pollers have begun */
+    await_native(&setup, native_count(&setup.native, "finished", NULL) == MANY);
+    await_native(&setup, redis_int(setup.cluster.r, "EXISTS schedule queue:default") == 0);
+    cr_expect_eq(native_count(&setup.native, "taken", NULL), MANY);
+    stop(&setup, one);
+    stop(&setup, two);
+}
+
+Test(daemon_sidekiq, promotes_beside_sidekiqs_poller_6) { promote_beside_the_poller("QS_SIDEKIQ=6"); }
+Test(daemon_sidekiq, promotes_beside_sidekiqs_poller_7) { promote_beside_the_poller("QS_SIDEKIQ=7"); }
+
+/* With no process at all jobs become due, also those that wait for a retry; then a process runs them. The bytes are those that
+ * Sidekiq itself pushes, but for the time. */
+static void promote_without_a_process(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin(&setup, version, BOTH);
+    setup.env[1] = "RETRY=5";
+    child_t *one = process(&setup);
+    produce(&setup, "flaky", 1, 0);
+    await_native(&setup, redis_int(setup.cluster.r, "ZCARD retry") == 1);
+    stop(&setup, one);
+    redis_ok(setup.cluster.r, "ZADD retry XX 5 %s",
+             redis_str(setup.cluster.r, "EVAL %s 0", "return redis.call('ZRANGE', 'retry', 0, 0)[1]"));
+    await_native(&setup, redis_int(setup.cluster.r, "LLEN queue:default") == 1);
+    produce(&setup, "ok", 1, 300);
+    await_native(&setup, redis_int(setup.cluster.r, "LLEN queue:default") == 2);
+    produce(&setup, "ok", 1, 0);
+    const char *plain = "local t = redis.call('LINDEX', 'queue:default', ARGV[1]) "
+                        "t = string.gsub(t, '\"jid\":\"%x+\"', 'J') return (string.gsub(t, '(_at\":)[%d.]+', '%1T'))";
+    char *ours = redis_str(setup.cluster.r, "EVAL %s 0 1", plain), *own = redis_str(setup.cluster.r, "EVAL %s 0 0", plain);
+    cr_expect_str_eq(ours, own);
+    child_t *two = process(&setup);
+    await_native(&setup, native_count(&setup.native, "finished", NULL) == 3);
+    cr_expect_eq(native_count(&setup.native, "taken", NULL), 4);
+    cr_expect_eq(redis_int(setup.cluster.r, "EXISTS schedule retry dead queue:default"), 0);
+    stop(&setup, two);
+}
+
+Test(daemon_sidekiq, promotes_while_no_process_runs_6) { promote_without_a_process("QS_SIDEKIQ=6"); }
+Test(daemon_sidekiq, promotes_while_no_process_runs_7) { promote_without_a_process("QS_SIDEKIQ=7"); }
+
+/* ---- Processes that are gone. */
+
+#define await_gone(setup, cond)                                                                                                  \
+    do {                                                                                                                         \
+        if (wait_for(cond, GONE_MS)) break;                                                                                      \
+        char *log_ = daemon_log((setup)->sidecar);                                                                               \
+        fprintf(stderr, "%s\n", log_);                                                                                           \
+        native_fail(&(setup)->native, "timeout: " #cond);                                                                        \
+    } while (0)
+
+/* Counts the jobs that all processes have noted as their work. */
+static long long noted(const setup_t *setup) {
+    return redis_int(setup->cluster.r, "EVAL %s 0",
+                     "local n = 0 for _, p in ipairs(redis.call('SMEMBERS', 'processes')) do "
+                     "n = n + redis.call('HLEN', p .. ':work') + redis.call('HLEN', p .. ':workers') end return n");
+}
+
+/* A process that runs so many jobs, which wait for the key `go`, and has noted them at a beat. */
+static child_t *process_at_work(setup_t *setup, int before) {
+    child_t *child = process(setup);
+    produce(setup, "wait", THREADS, 0);
+    await_gone(setup, native_count(&setup->native, "taken", NULL) == before + THREADS);
+    await_gone(setup, noted(setup) == before + THREADS);
+    return child;
+}
+
+static void kill_process(child_t *child) {
+    child_signal(child, SIGKILL);
+    child_wait(child, SOON_MS);
+    child_free(child);
+}
+
+/* Two processes of one host: the jobs of the killed one come back once, as they were, and a new one runs them. */
+static void killed_process(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin(&setup, version, DEAD);
+    child_t *one = process_at_work(&setup, 0), *two = process_at_work(&setup, THREADS);
+    kill_process(one);
+    await_gone(&setup, redis_int(setup.cluster.r, "LLEN queue:default") == THREADS);
+    child_t *three = process(&setup);
+    await_gone(&setup, native_count(&setup.native, "taken", NULL) == 3 * THREADS);
+    redis_ok(setup.cluster.r, "SET go 1");
+    await_gone(&setup, native_count(&setup.native, "finished", NULL) == 2 * THREADS);
+    await_gone(&setup, rows(&setup, "kind = 'retried' AND reason = 'stalled' AND type = 'TestJob' AND attempts = 1") == THREADS);
+    cr_expect_eq(native_count(&setup.native, "taken", NULL), 3 * THREADS);
+    cr_expect_eq(redis_int(setup.cluster.r, "EXISTS queue:default retry dead"), 0);
+    stop(&setup, two);
+    stop(&setup, three);
+}
+
+Test(daemon_sidekiq, gives_back_jobs_of_a_killed_process_6) { killed_process("QS_SIDEKIQ=6"); }
+Test(daemon_sidekiq, gives_back_jobs_of_a_killed_process_7) { killed_process("QS_SIDEKIQ=7"); }
+
+/* A process that is stopped pushes its jobs back by itself. It is killed at that moment: nothing comes twice. */
+static void stopped_then_killed(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin(&setup, version, DEAD);
+    child_t *one = process_at_work(&setup, 0);
+    child_signal(one, SIGTERM);
+    await_gone(&setup, redis_int(setup.cluster.r, "LLEN queue:default") == THREADS);
+    kill_process(one);
+    await_gone(
+        &setup,
+        redis_int(setup.cluster.r, "EVAL %s 0",
+                  "for _, p in ipairs(redis.call('KEYS', '*:*:*')) do "
+                  "if not string.find(p, '^s[it][da][et]') and redis.call('PTTL', p) > 38000 then return 1 end end return 0") ==
+            0);
+    await_gone(&setup, noted(&setup) == 0);
+    cr_expect_eq(redis_int(setup.cluster.r, "LLEN queue:default"), THREADS);
+    cr_expect_eq(rows(&setup, "kind = 'retried'"), 0);
+}
+
+Test(daemon_sidekiq, gives_back_nothing_twice_after_a_stop_6) { stopped_then_killed("QS_SIDEKIQ=6"); }
+Test(daemon_sidekiq, gives_back_nothing_twice_after_a_stop_7) { stopped_then_killed("QS_SIDEKIQ=7"); }
+
+/* A process that was frozen for longer than its keys last comes back: its jobs ran elsewhere meanwhile, and are not given back
+ * again. */
+static void paused_process(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin(&setup, version, DEAD);
+    child_t *one = process_at_work(&setup, 0);
+    child_signal(one, SIGSTOP);
+    await_gone(&setup, redis_int(setup.cluster.r, "LLEN queue:default") == THREADS);
+    child_t *two = process(&setup);
+    await_gone(&setup, native_count(&setup.native, "taken", NULL) == 2 * THREADS);
+    await_gone(
+        &setup,
+        redis_int(setup.cluster.r, "EVAL %s 0",
+                  "local n = 0 for _, p in ipairs(redis.call('KEYS', '*:*:*')) do if "
+                  "not string.find(p, '^s[it][da][et]') and redis.call('TYPE', p).ok == 'hash' and not string.find(p, ':work') "
+                  "then n = n + 1 end end return n") == 1);
+    child_signal(one, SIGCONT);
+    await_gone(&setup, noted(&setup) == 2 * THREADS); /* it beats again, and still runs them */
+    redis_ok(setup.cluster.r, "SET go 1");
+    await_gone(&setup, native_count(&setup.native, "finished", NULL) == 2 * THREADS);
+    await_gone(&setup, noted(&setup) == 0);
+    cr_expect_eq(native_count(&setup.native, "taken", NULL), 2 * THREADS);
+    cr_expect_eq(redis_int(setup.cluster.r, "LLEN queue:default"), 0);
+    cr_expect_eq(rows(&setup, "kind = 'retried'"), THREADS);
+    stop(&setup, one);
+    stop(&setup, two);
+}
+
+Test(daemon_sidekiq, a_process_that_was_frozen_for_a_minute_6) { paused_process("QS_SIDEKIQ=6"); }
+Test(daemon_sidekiq, a_process_that_was_frozen_for_a_minute_7) { paused_process("QS_SIDEKIQ=7"); }
+
+/* The worker of docs/dialects/sidekiq.md, as it is there: its own poller rests, so the sidecar promotes; and a kill loses
+ * nothing. */
+static void worker_of_the_docs(const char *version) {
+    scoped(setup_end) setup_t setup;
+    setup_begin(&setup, version, DEAD);
+    child_t *one = process_of(&setup, "worker");
+    native_finish(&setup.native, (const char *const[]){"mail", NULL}, setup.env, "400 ok 1\n400 ok 2\n0 wait 1\n0 wait 2\n");
+    await_gone(&setup, native_count(&setup.native, "finished", NULL) == 2);
+    await_gone(&setup, noted(&setup) == 2);
+    kill_process(one);
+    await_gone(&setup, redis_int(setup.cluster.r, "LLEN queue:default") == 2);
+    child_t *two = process_of(&setup, "worker");
+    redis_ok(setup.cluster.r, "SET go 1");
+    await_gone(&setup, native_count(&setup.native, "finished", NULL) == 4);
+    cr_expect_eq(native_count(&setup.native, "taken", NULL), 6);
+    stop(&setup, two);
+}
+
+Test(daemon_sidekiq, the_worker_of_the_docs_6) { worker_of_the_docs("QS_SIDEKIQ=6"); }
+Test(daemon_sidekiq, the_worker_of_the_docs_7) { worker_of_the_docs("QS_SIDEKIQ=7"); }
+
+/* ---- A leader dies in the middle. */
+
+static const char *const POINTS[] = {"settle_before", "settle_sent", "settle_answered", "settle_answered:2"};
+
+ParameterizedTestParameters(daemon_sidekiq, crash_points) {
+    static int numbers[] = {0, 1, 2, 3};
+    return cr_make_param_array(int, numbers, 4);
+}
+/* The next leader goes on: each job comes back once. The keys are those of a process that was killed. */
+ParameterizedTest(int *number, daemon_sidekiq, crash_points) {
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
+    const sidecar_t spec = {.queues = kept_printf(SIDEKIQ, ""), .all_roles = true};
+    redis_ok(s.r, "SADD processes h:1:a");
+    redis_ok(s.r, "HSET h:1:a beat 1700000100.5 rtt_us 9 info {}");
+    for (int i = 0; i < JOBS; i++)
+        redis_ok(s.r, "HSET h:1:a:work %s %s", kept_printf("t%d", i),
+                 kept_printf("{\"queue\":\"default\",\"payload\":\"{\\\"jid\\\":\\\"%d\\\"}\",\"run_at\":1700000000}", i));
+    redis_ok(s.r, "PEXPIRE h:1:a 9900");
+    redis_ok(s.r, "PEXPIRE h:1:a:work 9900");
+    cr_assert_eq(cluster_crash(&s, spec, POINTS[*number]), 137);
+    redis_ok(s.r, "PEXPIRE h:1:a 9900");
+    redis_do(s.r, "PEXPIRE h:1:a:work 9900");
+    daemon_t *next = cluster_sidecar_up(&s, spec);
+    await(&s, redis_int(s.r, "LLEN queue:default") == JOBS && redis_int(s.r, "EXISTS h:1:a:work") == 0, SOON_MS);
+    await(&s, audit_log_int(daemon_audit_path(next), "SELECT count(DISTINCT job) FROM events WHERE kind = 'retried'") == JOBS,
+          SOON_MS);
+    cr_expect_eq(audit_log_int(daemon_audit_path(next), "SELECT count(*) FROM events WHERE kind = 'retried'"), JOBS);
+    cr_expect_eq(redis_int(s.r, "EVAL %s 1 queue:default",
+                           "local seen, n = {}, 0 for _, j in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do "
+                           "if not seen[j] then n = n + 1 end seen[j] = true end return n"),
+                 JOBS);
+}
