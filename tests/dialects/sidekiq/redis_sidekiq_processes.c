@@ -168,6 +168,10 @@ Test(redis_sidekiq_processes, a_job_that_waits_is_not_pushed_again) {
 
 /* Counted by jid, although the bytes change when a job fails in between. */
 Test(redis_sidekiq_processes, a_job_ends_after_as_many_recoveries) {
+    setup_t of_dead = setup;
+    of_dead.task = &sidekiq_dead_task;
+    of_dead.reader = sidekiq_dead_task.open(&setup.f.keys->queues[0]);
+    read_failures(&of_dead);
     for (int run = 0; run < 3; run++) {
         char *bytes = kept_printf("{\"class\":\"Mail\",\"jid\":\"j1\",\"retry_count\":%d}", run);
         work_on("h:1:a", "work", "t", "default", bytes, 30);
@@ -181,14 +185,9 @@ Test(redis_sidekiq_processes, a_job_ends_after_as_many_recoveries) {
     expect_records(r, "attempts", "1 2 3");
     expect_records(r, "payload", "{\"class\":\"Mail\",\"jid\":\"j1\",\"retry_count\":2}");
     cr_expect_eq(redis_int(r, "HLEN " SIDECAR "stamps"), 0);
-    cr_expect_eq(redis_int(r, "ZCARD " SIDECAR "recorded"), 1);
     /* The reader of dead jobs does not record it again. */
-    void *reader = sidekiq_dead_task.open(&setup.f.keys->queues[0]);
-    setup_t of_dead = setup;
-    of_dead.task = &sidekiq_dead_task;
-    of_dead.reader = reader;
     read_failures(&of_dead);
-    sidekiq_dead_task.close(reader);
+    sidekiq_dead_task.close(of_dead.reader);
     expect_records(r, "kind", "retried retried failed");
 }
 
@@ -258,4 +257,92 @@ Test(redis_sidekiq_processes, living_processes_cost_few_commands) {
     cr_assert_eq(step(&setup, false, &next), OUTCOME_OK);
     cr_expect_leq(commands() - before, 3);
     cr_expect_gt(mono_diff(next, mono_now()), 5 * NS_PER_S);
+}
+
+/* ---- The script by itself. */
+
+static eval_t settle_call(const char *value, const char *old, const char *new, const char *most) {
+    eval_t call = call_begin(&script_sidekiq_settle, "10");
+    const char *const words[] = {BULL_LOCK,
+                                 "h:1:a",
+                                 "h:1:a:work",
+                                 "queue:default",
+                                 "queues",
+                                 "dead",
+                                 SIDECAR "stamps",
+                                 SIDECAR "failures",
+                                 SIDECAR "meta",
+                                 SIDECAR "recorded",
+                                 "T",
+                                 "10000",
+                                 "t1",
+                                 value,
+                                 "job",
+                                 "default",
+                                 "0123456789abcdef",
+                                 old,
+                                 new,
+                                 most,
+                                 "",
+                                 "kind",
+                                 "retried"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
+    return call;
+}
+
+#define STAMP "1234567890123456789012345678"
+
+static void work_of_a_dead_process(void) {
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "SET " BULL_LOCK " T");
+    redis_ok(r, "HSET h:1:a:work t1 value");
+    process("h:1:a", "", 9000);
+}
+
+/* After a lost reply the same call comes again, when another process has the job already. */
+Test(redis_sidekiq_processes, a_settle_that_is_repeated_changes_nothing) {
+    work_of_a_dead_process();
+    eval_t call = settle_call("value", "", STAMP, "999");
+    expect_word(call_end(&call, r), "settled");
+    redis_ok(r, "RPOP queue:default");
+    call = settle_call("value", STAMP, STAMP, "999");
+    expect_word(call_in_vain(&call, r), "gone");
+    redis_ok(r, "HSET h:1:a:work t1 other");
+    redis_ok(r, "PEXPIRE h:1:a:work 9000");
+    call = settle_call("value", STAMP, STAMP, "999");
+    expect_word(call_in_vain(&call, r), "gone");
+}
+
+Test(redis_sidekiq_processes, a_settle_compares_what_its_decision_rests_on) {
+    static const struct {
+        const char *command, *new, *most, *word;
+    } rows[] = {{"SET " BULL_LOCK " other", STAMP, "999", "fenced"},
+                {"PEXPIRE h:1:a 10500", STAMP, "999", "alive"},
+                {"PEXPIRE h:1:a:work 10500", STAMP, "999", "alive"},
+                {"PERSIST h:1:a", STAMP, "999", "alive"},
+                {"HSET " SIDECAR "stamps 0123456789abcdef " STAMP, STAMP, "999", "changed"},
+                {"PING", "", "1", "full"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        work_of_a_dead_process();
+        redis_ok(r, rows[i].command);
+        eval_t call = settle_call("value", "", rows[i].new, rows[i].most);
+        expect_word(call_in_vain(&call, r), rows[i].word);
+    }
+}
+
+Test(redis_sidekiq_processes, a_settle_changes_nothing_beside_a_key_of_the_wrong_type) {
+    static const char *const keys[][3] = {{"queue:default", "list", "ready"},
+                                          {"queues", "set", "queues"},
+                                          {"dead", "zset", "dead"},
+                                          {SIDECAR "stamps", "hash", "stamps"},
+                                          {SIDECAR "failures", "stream", "failures"},
+                                          {SIDECAR "meta", "hash", "meta"},
+                                          {SIDECAR "recorded", "zset", "recorded"}};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for_other_types (type, keys[k][1]) {
+            work_of_a_dead_process();
+            fixture_make_key(r, keys[k][0], type);
+            eval_t call = settle_call("value", "", STAMP, "999");
+            expect_type(call_in_vain(&call, r), keys[k][2], type);
+        }
 }
