@@ -86,7 +86,7 @@ static long long left(chaos_t *c, int queue) { return chaos_int(c, queue, chaos_
 /* With the clock set back, Bull's failures may be missed: docs/promises.md, G6 of bull. */
 static bool is_missed(chaos_t *c, int number) {
     if (!c->stepped_back || !chaos_queues[c->jobs[number].queue].is_bull) return false;
-    char *score = redis_str(c->cluster.r, "ZSCORE bull:video:failed j%d", number);
+    char *score = redis_str(c->cluster.r, "ZSCORE bull:%s:failed j%d", chaos_queues[c->jobs[number].queue].name, number);
     bool missed = score != NULL;
     free(score);
     return missed;

@@ -8,8 +8,8 @@
 
 enum {
     CHAOS_SIDECARS = 3,
-    CHAOS_QUEUES = 7,
-    CHAOS_WORKERS = 35,
+    CHAOS_QUEUES = 8,
+    CHAOS_WORKERS = 40,
     CHAOS_OPERATORS = 3,
     CHAOS_FAULTS = 12, /* that last at the same time */
     CHAOS_NAME = 32,

@@ -21,10 +21,8 @@ static void tell(chaos_t *c, const char *what) {
 
 /* Failures in Bull's set before a sidecar's first look at it count as recorded. */
 static bool has_looked_at_bull(const chaos_t *c) {
-    char *score = redis_str(c->cluster.r, "ZSCORE sidecar:video:recorded :seen");
-    bool looked = score != NULL;
-    free(score);
-    return looked;
+    return redis_str(c->cluster.r, "ZSCORE sidecar:video:recorded :seen") &&
+           redis_str(c->cluster.r, "ZSCORE sidecar:photo:recorded :seen");
 }
 
 static void begin(chaos_t *c) {

@@ -110,7 +110,7 @@ static void write_config(chaos_t *c, int sidecar) {
 /* ---- rights */
 
 static void read_rights(chaos_t *c) {
-    static const char *const dialects[] = {NULL, "kmqueue", "private_queues", "bull", "delayed_queue", "stream"};
+    static const char *const dialects[] = {NULL, "kmqueue", "private_queues", "bull", "bullmq", "delayed_queue", "stream"};
     for (size_t d = 0; d < sizeof dialects / sizeof *dialects; d++) {
         rights_t rights = rights_read(dialects[d]);
         for (size_t i = d ? rights.own : 0; i < rights.count; i++) {

@@ -48,6 +48,13 @@
     "if redis.call('GET', b .. h .. ':lock') ~= worker or redis.call('LREM', b .. 'active', -1, h) == 0 then return 0 end "      \
     "redis.call('DEL', b .. h .. ':lock') redis.call('SREM', b .. 'stalled', h) "
 
+/* BullMQ's own scripts, cut down likewise: moveToActive-11, extendLock-2, moveToFinished-14, retryJob-11. The worker that takes a
+ * job with `defa` fails it. */
+#define BULLMQ_FAIL(error)                                                                                                       \
+    "redis.call('HSET', b .. h, 'failedReason', " error ", 'stacktrace', '[]', 'finishedOn', at) "                               \
+    "redis.call('ZADD', b .. 'failed', at, h) redis.call('XADD', b .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'failed', "  \
+    "'jobId', h, 'failedReason', " error ", 'prev', 'active') "
+
 #define GROUP "redis.pcall('XGROUP', 'CREATE', q, 'workers', '0', 'MKSTREAM') "
 #define ENTRY "local entry = string.match(h, '^%S+') "
 
@@ -111,6 +118,38 @@ const chaos_queue_t chaos_queues[CHAOS_QUEUES] = {
      .storm =
          "local b = 'bull:' .. ARGV[1] .. ':' for i = tonumber(ARGV[2]), tonumber(ARGV[3]) do redis.call('HSET', b .. 'j' .. "
          "i, 'name', '__default__', 'data', '{}', 'opts', '{\"attempts\":2}', 'timestamp', ARGV[4], 'delay', '0', "
+         "'priority', '0') if i % 2 == 0 then redis.call('LPUSH', b .. 'active', 'j' .. i) else redis.call('ZADD', b .. "
+         "'delayed', string.format('%.0f', ARGV[4] * 4096), 'j' .. i) end end return 1",
+     .has_delays = true,
+     .is_bull = true},
+    {.name = "photo",
+     .settings = ROLES "dialect = \"bullmq\"; stalled_interval = \"1s\"; max_stalled = 3; ",
+     .add = BULL "redis.call('HSET', b .. 'meta', 'version', 'bullmq:6.7.0') "
+                 "redis.call('HSET', b .. 'j' .. h, 'name', 'n', 'data', '{}', 'opts', '{\"attempts\":2}', 'timestamp', "
+                 "string.format('%.0f', ms), 'delay', '0', 'priority', h % 3) "
+                 "if text == '' then return redis.call('LPUSH', b .. 'wait', 'j' .. h) end "
+                 "return redis.call('ZADD', b .. 'delayed', string.format('%.0f', text * 4096), 'j' .. h)",
+     .take =
+         BULL "local job = redis.call('RPOPLPUSH', b .. 'wait', b .. 'active') "
+              "if not job then job = redis.call('ZPOPMIN', b .. 'prioritized')[1] "
+              "if not job then return false end redis.call('LPUSH', b .. 'active', job) end "
+              "if redis.call('EXISTS', b .. job .. ':lock') == 1 then return 'locked ' .. job end "
+              "local defa, at, h = redis.call('HGET', b .. job, 'defa'), string.format('%.0f', ms), job "
+              "if defa then redis.call('LREM', b .. 'active', -1, h) redis.call('HDEL', b .. h, 'defa') " BULLMQ_FAIL(
+                  "defa") "return false end "
+                          "redis.call('SET', b .. job .. ':lock', worker, 'PX', 1500) "
+                          "redis.call('HINCRBY', b .. job, 'ats', 1) redis.call('HSET', b .. job, 'processedOn', at) return job",
+     .finish = BULL BULL_OWN "redis.call('ZADD', b .. 'completed', string.format('%.0f', ms), h) return 1",
+     .report = BULL BULL_OWN "local at = string.format('%.0f', ms) "
+                             "if redis.call('HINCRBY', b .. h, 'atm', 1) < 2 and text ~= '!' then redis.call('LPUSH', b "
+                             ".. 'wait', h) return 1 end " BULLMQ_FAIL("'boom'") "return 1",
+     .beat = BULL "if redis.call('GET', b .. h .. ':lock') ~= worker then return 0 end "
+                  "redis.call('SET', b .. h .. ':lock', worker, 'PX', 1500) redis.call('SREM', b .. 'stalled', h) return 1",
+     .left = BULL "return redis.call('LLEN', b .. 'wait') + redis.call('LLEN', b .. 'active') + redis.call('ZCARD', b .. "
+                  "'delayed') + redis.call('ZCARD', b .. 'prioritized')",
+     .storm =
+         "local b = 'bull:' .. ARGV[1] .. ':' for i = tonumber(ARGV[2]), tonumber(ARGV[3]) do redis.call('HSET', b .. 'j' .. "
+         "i, 'name', 'n', 'data', '{}', 'opts', '{\"attempts\":2}', 'timestamp', ARGV[4], 'delay', '0', "
          "'priority', '0') if i % 2 == 0 then redis.call('LPUSH', b .. 'active', 'j' .. i) else redis.call('ZADD', b .. "
          "'delayed', string.format('%.0f', ARGV[4] * 4096), 'j' .. i) end end return 1",
      .has_delays = true,
