@@ -14,6 +14,7 @@ enum {
     BEAT_TTL_MS = 60000,  // lib/sidekiq/launcher.rb
     LIST_MS = 10000,      // between two reads of the list of processes
     LIST_COUNT = 500,     // names of one read
+    MOST = 4096,          // processes; each name is compared with all others
     ASKED = 128,          // processes that one step asks for their time left
     PRUNE_MS = 600000,    // between two removals of old stamps
     LATER_MS = 1000,      // until the next try for jobs that could not be settled
@@ -68,7 +69,7 @@ static int64_t processes_dead_ttl(const processes_t *s) { return BEAT_TTL_MS - s
 // ---- The list.
 
 static void processes_add(processes_t *s, slice_t name) {
-    if (!name.len || memchr(name.data, '\0', name.len) || !strncmp(name.data, "sidecar:", 8)) return;
+    if (s->count == MOST || !name.len || memchr(name.data, '\0', name.len) || !strncmp(name.data, "sidecar:", 8)) return;
     char *key = mem_printf("%s%.*s", s->at->config->prefix, (int)name.len, name.data);
     size_t i = 0;
     while (i < s->count && strcmp(s->all[i].key, key) != 0) i++;
