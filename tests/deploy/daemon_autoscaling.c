@@ -4,7 +4,7 @@
 #include "http/http_fixture.h"
 #include "tempdir.h"
 
-enum { ROWS = 6 };
+enum { ROWS = 7 };
 
 typedef struct {
     char *dialect, *queue, *list; /* kept */
