@@ -78,8 +78,8 @@ static char *vector_of(const char *path, const char *key) {
 }
 
 Test(daemon_autoscaling, each_list_is_what_the_library_fills_and_the_metric_counts) {
-    char *queues = kept_printf("%s, %s, %s, %s, %s, %s", rows[0].queue, rows[1].queue, rows[2].queue, rows[3].queue,
-                               rows[4].queue, rows[5].queue);
+    char *queues = "";
+    for (size_t i = 0; i < ROWS; i++) queues = kept_printf("%s%s%s", queues, *queues ? ", " : "", rows[i].queue);
     int port;
     add_by_bull();
     char *task = vector_of("tests/data/kmqueue/fastjson-1.2.16.jsonl", "pushed");

@@ -100,7 +100,6 @@ static void run(const char *from, const char *to) {
     setup_add_sidecar(&story.setup, SETTINGS);
     workers_start(&story, from);
     produce_half(&story.setup);
-    kill_leader(&story);
     work_until(&story, HALF * 2 / 3);
     call_queue_api(&story.setup, "pause", NULL);
     workers_stop(&story); /* their jobs come back into the paused queue */
@@ -123,7 +122,8 @@ Test(daemon_bullmq_story, a_thousand_jobs_from_5_to_6) { run("QS_BULLMQ=5.81.5",
 
 enum { EVERY_MS = 300, ITERATIONS = 10, LIMITED = 20, PER_WINDOW = 5, WINDOW_MS = 400 };
 
-/* Each iteration of a scheduler runs once, and only the next one is planned. A worker dies in one of them. */
+/* Each iteration of a scheduler runs once, not before its delay has passed, and only the next one is planned. A worker dies in
+ * one of them. */
 static void expect_schedule(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin_as(&setup, version, SETTINGS);
@@ -144,8 +144,10 @@ static void expect_schedule(const char *version) {
     redis_expect(r, kept_printf("%lld", redis_int(r, "ZCARD " BULL "completed") + 1), "HGET " BULL "repeat:s1 ic");
     redis_expect(r, NULL, "EVAL %s 1 " BULL "completed",
                  "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do "
-                 "local due = tonumber(string.match(id, '^repeat:s1:(%d+)$')) "
-                 "if not due then return id end end return false");
+                 "local job = redis.call('HMGET', 'bull:video:' .. id, 'timestamp', 'opts', 'processedOn') "
+                 "local due = job[1] + (cjson.decode(job[2]).delay or 0) "
+                 "if not string.find(id, '^repeat:s1:%d+$') or job[3] + 0 < due then "
+                 "return id .. ' ' .. job[3] .. ' before ' .. due end end return false");
 }
 
 Test(daemon_bullmq_story, iterations_of_a_scheduler_run_once_5) { expect_schedule("QS_BULLMQ=5.81.5"); }
