@@ -13,7 +13,7 @@ set -eu
 sidecar=$(realpath "${1:-build/queue-sidecar}")
 tools=$(realpath "${2:-build/tests}")
 [ $# -lt 2 ] || shift 2
-[ $# -gt 0 ] || set -- promote lateness idle takeover pass workers kmqueue audit query requeue bull bullmq recovery delayed_queue stream tls cluster storm fairness
+[ $# -gt 0 ] || set -- promote lateness idle takeover pass workers kmqueue audit query requeue bull bullmq recovery delayed_queue stream sidekiq tls cluster storm fairness
 [ -z "${BENCH_NICE:-}" ] || renice -n "$BENCH_NICE" $$ >&2
 # With automatic groups of the scheduler a nice value counts only among the processes of one session.
 [ -z "${BENCH_NICE:-}" ] || [ ! -w /proc/$$/autogroup ] || echo "$BENCH_NICE" >/proc/$$/autogroup
