@@ -183,7 +183,7 @@ documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jo
 # - daemon_chaos, daemon_clients*: they take minutes, and have stages of their own.
 over_tls() {
     QS_TLS=1 timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 180 --filter \
-        '@(redis_!(acl_dialects|bull*|dead_letters|delayed*|dialects_hostile|failed*|groups*|kmqueue*|list*|private*|script_*)|daemon_@(auditor|bull|delayed*|http|kmqueue*|leader|loop|metrics|monitor|password|private|promises|queues|redis|reload|requeue*|sd_notify|services|status*|tasks|workers))/*'
+        '@(redis_!(acl_dialects|bull*|dead_letters|delayed*|dialects_hostile|failed*|groups*|kmqueue*|list*|private*|script_*)|daemon_@(auditor|bull|bullmq_moves|delayed*|groups|http|kmqueue*|leader|loop|metrics|monitor|password|private|promises|queues|redis|reload|requeue*|sd_notify|services|sidekiq|status*|tasks|workers))/*'
 }
 
 # Tests that take minutes: sidecars die during 10,000 jobs with the workers of the docs, or while jobs fall due; a role hangs;
