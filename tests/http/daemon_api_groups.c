@@ -38,16 +38,17 @@ Test(daemon_api_groups, groups_say_how_many_failures_they_lack) {
     for (int i = 0; i < 3; i++) {
         char *path = kept_printf("/failures/groups?by=error%s", limits[i]), *next = path;
         long long counted = 0, dropped = 0;
-        while (next) {
+        for (int answers = 0; next; answers++) { /* a second answer goes on where the first one had taken its second */
             char *answer = body_of(look(port, next));
             for (const char *at = answer; (at = strstr(at, "\"failures\":")) != NULL;) counted += atoll(at += 11);
-            dropped += atoll(strstr(answer, "\"dropped_failures\":") + strlen("\"dropped_failures\":"));
+            long long here = atoll(strstr(answer, "\"dropped_failures\":") + strlen("\"dropped_failures\":"));
+            dropped += here;
             cr_expect_leq(count_of(answer, "{\"error\":"), most[i]);
-            cr_expect_not(strstr(answer, "\"too_low\":0,"), "%s", answer);
+            cr_expect_eq(strstr(answer, "\"too_low\":0,") != NULL, here == 0, "%.200s", strstr(answer, "\"dropped_failures\""));
             next = strstr(answer, "\"next\":null") ? NULL : kept_printf("%s&cursor=%s", path, member(answer, "next"));
+            if (!next && answers == 0) cr_expect_gt(here, 0);
         }
         cr_expect_eq(counted + dropped, FEW + MANY, "%lld and %lld", counted, dropped);
-        cr_expect_gt(dropped, 0);
     }
     expect_says(look(port, "/failures/groups?by=queue"), "\"dropped_failures\":0,\"too_low\":0,");
     expect_code(400, look(port, "/failures/groups?by=queue&limit=10001"));

@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 
 static char *pushed(const char *text, bool again) {
-    buffer_t out = {0};
+    scoped(buffer_free) buffer_t out = {0};
     sidekiq_job_t job;
     cr_assert(sidekiq_job_read(slice_text(text), &job), "%s", text);
     sidekiq_job_push(slice_text(text), &job, 1800000000007, again, &out);
