@@ -116,7 +116,7 @@ typedef struct tally {
     bool again; // some of the others may be settled later
 } tally_t;
 
-// False: the entry stays.
+// `beat`: when the jobs were written, by the clock of the process, in s; 0 = unknown. False: the entry stays.
 static bool work_read(const processes_t *s, double beat, work_t *work, tally_t *tally) {
     const sidekiq_config_t *own = sidekiq_config(s->at->config);
     json_pick_t picks[] = {{.pointer = "/queue"}, {.pointer = "/payload"}, {.pointer = "/run_at"}};
@@ -268,10 +268,11 @@ static bool process_is_reliable(slice_t info) {
 
 // Settles the jobs of a reply of sidekiq_work.lua.
 static void process_settle(processes_t *s, side_task_call_t *call, process_t *process, const redisReply *reply) {
-    enum { HEAD = 6 };
+    enum { HEAD = 7 };
     size_t bytes = 0;
     tally_t tally = {.large = reply_int(reply_at(reply, 5))};
     double beat = strtod(reply_text(reply_at(reply, 3)), NULL);
+    if (beat > 0) beat += (double)reply_int(reply_at(reply, 6)) / 1000;
     bool pro = process_is_reliable(reply_slice(reply_at(reply, 4)));
     size_t most = pro || reply->elements <= HEAD ? 0 : (reply->elements - HEAD) / 2, count = 0;
     work_t *works = mem_array(most + 1, sizeof *works);

@@ -92,6 +92,16 @@ Test(redis_sidekiq_processes, jobs_that_ran_for_less_than_min_run_stay) {
     cr_expect_eq(redis_int(r, "HLEN h:1:a:work"), 9);
 }
 
+/* A beat writes the jobs before the hash. The kill came between them, 5 s after `beat`. */
+Test(redis_sidekiq_processes, jobs_that_are_newer_than_the_hash_count_from_when_they_were_written) {
+    for (int age = 1; age <= 30; age++)
+        work_on("h:1:a", "work", kept_printf("t%d", age), "default", job(kept_printf("j%d", age)), age);
+    process("h:1:a", "", 4000);
+    redis_ok(r, "PEXPIRE h:1:a:work 9000");
+    look();
+    expect_list("queue:default", 26); /* ages 5 to 30 */
+}
+
 Test(redis_sidekiq_processes, processes_with_other_times_left_keep_their_jobs) {
     static const int lefts[] = {10001 + 400, 50000, 60000};
     for (size_t i = 0; i < sizeof lefts / sizeof *lefts; i++) {

@@ -7,19 +7,21 @@
 -- ARGV[1]  left      ms: a process whose keys last longer is alive
 -- ARGV[2]  most      bytes of an entry; larger ones are counted
 -- ARGV[3]  size      bytes of all entries; the one that exceeds them is the last
--- Reply    {'alive'}, or {'work', now in ms, key of the jobs, beat, info, number of large entries, and for each entry: its field; its value},
---          {'type', key, found}
+-- Reply    {'alive'}, or {'work', now in ms, key of the jobs, beat, info, number of large entries, ms by which the jobs were written after
+--          `beat`, and for each entry: its field; its value}, {'type', key, found}
 -- Uses     types, now
--- Safe     reads only. A process that comes back rewrites its jobs before its hash (lib/sidekiq/launcher.rb), so both must be old.
+-- Safe     reads only. With each beat a process writes its jobs, and then its hash (lib/sidekiq/launcher.rb): a process that comes back is
+--          alive by the first of both, and one that was killed between them has jobs that are newer than `beat`.
 local refusal = wrong_type({{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'hash'}, {KEYS[3], KEYS[3], 'hash'}})
 if refusal then return refusal end
 local jobs = redis.call('EXISTS', KEYS[2]) == 1 and KEYS[2] or KEYS[3]
-for _, key in ipairs({KEYS[1], jobs}) do
-    local left = redis.call('PTTL', key)
-    if left == -1 or left > tonumber(ARGV[1]) then return {'alive'} end
+local left = {}
+for i, key in ipairs({KEYS[1], jobs}) do
+    left[i] = redis.call('PTTL', key)
+    if left[i] == -1 or left[i] > tonumber(ARGV[1]) then return {'alive'} end
 end
 local process = redis.call('HMGET', KEYS[1], 'beat', 'info')
-local reply = {'work', now_ms(), jobs, process[1] or '', process[2] or '', 0}
+local reply = {'work', now_ms(), jobs, process[1] or '', process[2] or '', 0, math.max(0, left[2] - left[1])}
 local all, size = redis.call('HGETALL', jobs), 0
 for i = 1, #all, 2 do
     if #all[i + 1] > tonumber(ARGV[2]) then
