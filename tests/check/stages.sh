@@ -153,8 +153,8 @@ in_process() {
 }
 
 # Left out: commands in one process and one thread (daemon_audit_*, daemon_check_files, daemon_cli, daemon_completion, daemon_demo,
-# daemon_refused_config), the memory of the plain program, and the workers of the docs and of others (daemon_clients*, daemon_workers), which
-# take more of the processor than the sidecars beside them.
+# daemon_refused_config), the memory of the plain program, and workers of other languages (daemon_bullmq_story, daemon_clients*,
+# daemon_sidekiq, daemon_workers), which take more of the processor than the sidecars beside them.
 daemons() {
     if ! $fixed build/thread/queue-sidecar version >/dev/null 2>&1; then
         echo "SKIPPED: a program built with -fsanitize=thread does not start on this kernel"
@@ -162,7 +162,7 @@ daemons() {
     fi
     QS_DAEMON=build/thread/queue-sidecar QS_TEST_SLOW=4 \
         $fixed timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 240 \
-        --filter 'daemon_!(audit_*|clients*|*_memory|check_files|cli|completion|demo|refused_config|workers)/*'
+        --filter 'daemon_!(audit_*|bullmq_story|clients*|*_memory|check_files|cli|completion|demo|refused_config|sidekiq|workers)/*'
 }
 
 # The suite with the libraries and the Redis 8.0 of Debian 13. Tests that use Redis also run with Valkey 8.1.
