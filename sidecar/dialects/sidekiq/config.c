@@ -88,8 +88,10 @@ static void sidekiq_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
         {"names", "queues", own->names, "set", KEY_WRITES, SIZE_NONE, false, false},
         {"process", "prefix", identity, "hash", monitors ? KEY_WRITES : KEY_READS, SIZE_NONE, true, false},
     };
+    // The entry of the other zset shows the same lists: they count once.
+    redis_key_size_t size = own->set == SIDEKIQ_SCHEDULE ? SIZE_READY : SIZE_NONE;
     for (size_t i = 0; i < own->lists.count; i++)
-        redis_keys_add(out, &(redis_key_t){"ready", "queues", own->lists.items[i], "list", KEY_WRITES, SIZE_READY, false, false});
+        redis_keys_add(out, &(redis_key_t){"ready", "queues", own->lists.items[i], "list", KEY_WRITES, size, false, false});
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) redis_keys_add(out, &keys[i]);
     free(identity);
 }

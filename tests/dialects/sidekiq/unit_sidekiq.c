@@ -1,5 +1,6 @@
 /* The bytes of jobs of Sidekiq: read, and changed in place for a push. */
 #include "dialects/sidekiq/internal.h"
+#include "fixture.h"
 #include "kept.h"
 #include "sidekiq_jobs.h"
 #include "suite.h"
@@ -71,4 +72,24 @@ Test(unit_sidekiq, a_push_changes_only_its_tokens) {
         char *out = pushed(rows[i].job, rows[i].again);
         cr_expect_str_eq(out, rows[i].pushed, "row %zu: %s", i, out);
     }
+}
+
+/* Both entries have the lists. */
+Test(unit_sidekiq, jobs_that_wait_count_for_one_of_two_entries) {
+    config_t *config = fixture_config("queues = ( { name = \"a\"; dialect = \"sidekiq\"; queues = [\"default\", \"mailers\"]; }, "
+                                      "{ name = \"b\"; dialect = \"sidekiq\"; queues = [\"default\", \"mailers\"]; "
+                                      "set = \"retry\"; roles = [\"dispatcher\"]; } );");
+    static const int lists[] = {2, 0};
+    for (size_t i = 0; i < 2; i++) {
+        redis_keys_t keys = config_redis_keys(&config->queues[i]);
+        int ready = 0, delayed = 0;
+        for (size_t k = 0; k < keys.count; k++) {
+            ready += keys.items[k].size == SIZE_READY;
+            delayed += keys.items[k].size == SIZE_DELAYED;
+        }
+        cr_expect_eq(ready, lists[i], "%d", ready);
+        cr_expect_eq(delayed, 1);
+        config_redis_keys_free(&keys);
+    }
+    config_free(config);
 }
