@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
     }
     table_head("sidekiq, 100 processes with 25 jobs each");
     table_row(&bench, "all jobs back, s after dead_after", &times, 2, '<', 1);
-    table_row(&bench, "commands a second while they live", &commands, 1, '<', PROCESSES / 10);
+    table_row(&bench, "commands a second while they live", &commands, 1, '<', PROCESSES / 10.0);
     redisFree(redis);
     return bench_end(&bench);
 }
