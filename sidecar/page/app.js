@@ -1,4 +1,4 @@
-// Which view is shown, when it is read again, and what is said while no answer comes.
+// Chooses the view, reads it again, and tells of answers that do not come.
 import {get, token} from './api.js';
 import {answer, isAsking} from './answer.js';
 import {config} from './config.js';

@@ -8,7 +8,7 @@ const configTable = (items, caption) => table(caption, [
     {title: 'From', kind: 'name long', cell: (i) => i.from},
 ], items, {key: (i) => i.key, header: 0});
 
-// What somebody has set comes first; defaults are folded.
+// Values that somebody has set come first; defaults are folded.
 function configTables(items, caption) {
     const [set, defaults] = [false, true].map((is) => items.filter((i) => (i.from === 'default') === is));
     return [set.length > 0 && configTable(set, caption),

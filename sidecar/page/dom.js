@@ -1,6 +1,6 @@
 // Elements, and text that a reader can trust: values enter the document as text nodes only, and none of their characters is invisible.
 
-// What has no glyph, or turns the direction of the text around it: controls, formats, lone surrogates, fillers.
+// Characters without a glyph, and those that turn the text around them: controls, formats, lone surrogates, fillers.
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u115f\u1160\u3164\uffa0]/gu;
 
 function escaped(char) {
@@ -51,7 +51,7 @@ export function h(spec, props, ...children) {
 
 export const svg = (tag, props, ...children) => make(document.createElementNS('http://www.w3.org/2000/svg', tag), props, children);
 
-// What the sidecar writes between backticks is code.
+// Text of the sidecar between backticks is code.
 export const marked = (text) => text.split('`').map((part, i) => (i % 2 ? h('code', part) : part));
 
 export const heading = (...text) => h('h1', {tabindex: -1}, text);

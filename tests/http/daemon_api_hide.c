@@ -1,4 +1,4 @@
-/* What the API tells of payloads with hidden values, and of payloads that a token may not see. */
+/* Answers of the API about payloads with hidden values, and about payloads that a token may not see. */
 #include "api_fixture.h"
 #include "base/digest.h"
 

@@ -89,7 +89,7 @@ Test(daemon_api_rules, payload_comes_byte_for_byte) {
     expect_says(look(port, kept_printf("/failures/%s", ref)), "\"payload_encoding\":\"base64\"");
 }
 
-/* What of the stream goes while the instance is away, its log will never have. */
+/* Its log never gets the entries that leave the stream while the instance is away. */
 Test(daemon_api_rules, list_says_what_its_log_lacks) {
     daemon_t *d = api_begin(&cluster, 2, &port, (sidecar_t){0});
     cr_assert(wait_for(strstr(look(port, "/failures"), "\"oldest\":\"2023-11-14T22:13:22.000Z\"") != NULL, 20000), "%s",

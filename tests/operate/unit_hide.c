@@ -1,4 +1,4 @@
-/* What page and API may show of a payload. */
+/* The parts of a payload that page and API may show. */
 #include "operate/hide.h"
 #include "suite.h"
 

@@ -1,4 +1,4 @@
-// What people come for: one customer's job, all jobs of one error, a token that changes, Redis or the sidecar gone.
+// Errands of people: one customer's job, all jobs of one error, a token that changes, Redis or the sidecar gone.
 const assert = require('node:assert');
 const {spawn} = require('node:child_process');
 const fs = require('node:fs');

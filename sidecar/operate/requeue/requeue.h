@@ -72,7 +72,7 @@ typedef struct requeue_plan {
     int64_t seen_newest; // the latest `at`
 } requeue_plan_t;
 
-// What to do. All texts are borrowed.
+// The order of a caller. All texts are borrowed.
 typedef struct requeue_options {
     bool discard, erase;    // instead of a requeue
     bool dry_run;           // only tell what would be done

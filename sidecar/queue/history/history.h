@@ -15,7 +15,7 @@ enum {
     HISTORY_UNKNOWN = -1, // a number that nobody knows, or that the queue's dialect does not have
 };
 
-// What was counted in one step: the jobs at its end, and the rest during it. Larger numbers than a slot holds are cut.
+// The counts of one step: the jobs at its end, and the rest during it. Larger numbers than a slot holds are cut.
 typedef struct history_sample {
     int64_t ready;
     int64_t delayed;

@@ -42,7 +42,7 @@ static void teardown(void) {
 
 SUITE(redis_operate_requeue, setup(), teardown());
 
-/* What a caller of HTTP has: a log of its own, a flag, and counts that others read. */
+/* A caller of HTTP has a log of its own, a flag, and counts that others read. */
 typedef struct {
     atomic_bool stop;
     atomic_int results; /* after this many results the run is told to stop; 0 = never */

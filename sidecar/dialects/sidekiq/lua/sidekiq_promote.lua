@@ -48,7 +48,7 @@ local function string_end(text, from)
         if at and string.byte(text, at) == 92 then at = at + 1 else return at end
     until false
 end
--- Where the numbers of these members of the object begin and end. nil: one of them is there twice, or is no number.
+-- First and last byte of the values of these members of the object. nil: one of them is there twice, or is no number.
 local COUNTS = {created_at = true, enqueued_at = true, queue = true}
 local function tokens_of(text)
     local found, depth, at = {}, 0, 1
