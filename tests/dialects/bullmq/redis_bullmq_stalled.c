@@ -95,11 +95,15 @@ static char *dump_after(redis_t *r) {
     return bull_dump(r);
 }
 
-static void expect_same_as_bullmq(const char *version) {
+enum { ROUNDS = 150 };
+
+/* Returns the number of random queues that both checks left equal. */
+static int equal_queues(const char *version) {
     char *script = bullmq_own_script(version, "moveStalledJobsToWait");
     scoped(fixture_stop) fixture_t f = fixture_start_locked();
     uint64_t seed = cluster_seed("bullmq_stalled");
-    for (int round = 0; round < 150; round++) {
+    int equal = 0;
+    for (int round = 0; round < ROUNDS; round++) {
         uint64_t of = cluster_random(&seed, UINT64_MAX);
         random_queue(f.r, version, of);
         redis_ok(f.r,
@@ -111,11 +115,13 @@ static void expect_same_as_bullmq(const char *version) {
         settle_all(f.r);
         char *ours = dump_after(f.r);
         cr_assert_str_eq(ours, theirs, "round %d: ours\n%s\nand BullMQ's own\n%s", round, ours, theirs);
+        equal++;
     }
+    return equal;
 }
 
-Test(redis_bullmq_own_check, equals_bullmq_5) { expect_same_as_bullmq("5.81.5"); }
-Test(redis_bullmq_own_check, equals_bullmq_6) { expect_same_as_bullmq("6.7.0"); }
+Test(redis_bullmq_own_check, equals_bullmq_5) { cr_assert_eq(equal_queues("5.81.5"), ROUNDS); }
+Test(redis_bullmq_own_check, equals_bullmq_6) { cr_assert_eq(equal_queues("6.7.0"), ROUNDS); }
 
 static setup_t s;
 SUITE(redis_bullmq_stalled, s = setup(), teardown(&s));
@@ -221,7 +227,11 @@ Test(redis_bullmq_stalled, each_failed_precondition_changes_nothing) {
     redis_ok(r, "LPUSH " BULL "active ghost");
     ask = ask_new("ghost"), refused(r, ask, "changed");
     ask.flags = "b", ask.most = "1", refused(r, ask, "full");
+    cr_assert_eq(redis_int(r, "LLEN " BULL "active"), 2);
+    cr_assert_eq(redis_int(r, "EXISTS " BULL "wait " STREAM), 0);
+    redis_expect(r, "1", "HGET " BULL "1 stc");
     ask = good, ask.most = "1", settled(r, ask, "unrecorded");
+    cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), 1);
     static const struct {
         const char *what, *key, *right;
     } keys[] = {{"stalled", BULL "stalled", "set"},    {"active", BULL "active", "list"},  {"wait", BULL "wait", "list"},
@@ -263,6 +273,9 @@ Test(redis_bullmq_stalled, a_failure_stream_at_its_last_id_holds_no_retry) {
     stall("1", NULL);
     redis_ok(s.f.r, "SADD " BULL "stalled 1");
     settled(s.f.r, ask_new("1"), "unrecorded");
+    redis_expect(s.f.r, "1", "LINDEX " BULL "wait -1");
+    cr_assert_eq(redis_int(s.f.r, "EXISTS " BULL "active " BULL "stalled"), 0);
+    cr_assert_eq(redis_int(s.f.r, "XLEN " STREAM), 1);
 }
 
 /* Without any one of the script's rights no job is lost or doubled. */
