@@ -106,15 +106,7 @@ local function refused(job)
     if room then bytes = total else job.record = nil end
 end
 
-local settled = {}
-for _, job in ipairs(jobs) do
-    job.answer = refused(job)
-    if not job.answer then
-        stalled.settles(job)
-        settled[#settled + 1] = job
-    end
-end
-local at_once = #settled > 1 and not missing_right({{'LSET', KEYS[3]}})
+local settled, at_once = stalled.settled(refused)
 local kept = record_jobs(KEYS[9], KEYS[10], settled, bytes, length)
 
 -- One call for each command and key, with the values of all jobs.

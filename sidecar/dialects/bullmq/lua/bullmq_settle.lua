@@ -87,15 +87,7 @@ local function refused(job)
     if room then bytes = total else job.record = nil end
 end
 
-local settled = {}
-for _, job in ipairs(jobs) do
-    job.answer = refused(job)
-    if not job.answer then
-        stalled.settles(job)
-        settled[#settled + 1] = job
-    end
-end
-local at_once = #settled > 1 and not missing_right({{'LSET', KEYS[3]}})
+local settled, at_once = stalled.settled(refused)
 local active = redis.call('LLEN', KEYS[3])
 local kept = record_jobs(KEYS[10], KEYS[11], settled, bytes, length)
 local back = {}

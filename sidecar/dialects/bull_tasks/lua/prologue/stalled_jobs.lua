@@ -20,7 +20,18 @@ local function stalled_jobs(jobs, marks, active, from, to)
         end
         if locked and redis.call('EXISTS', job.lock) == 1 then return 'alive' end
     end
-    function self.settles(job) asked[job.id] = true end
+    -- Sets the answer of each job for which refused(job) has one. Returns the other jobs, and whether `remove` may take them at once.
+    function self.settled(refused)
+        local settled = {}
+        for _, job in ipairs(jobs) do
+            job.answer = refused(job)
+            if not job.answer then
+                asked[job.id] = true
+                settled[#settled + 1] = job
+            end
+        end
+        return settled, #settled > 1 and not missing_right({{'LSET', active}})
+    end
     -- LREM of each job would pass the same entries again and again. So LSET puts the token, which names no job, in the place of each job,
     -- and one LREM removes all of them. `at_once`: there are several, and the user has the right to LSET.
     function self.remove(kept, at_once, token)
