@@ -13,7 +13,6 @@
 
 enum {
     START_MS = 15000,
-    SWITCH_MS = 20000,
     COMMAND_MS = 2000,
     DOWN_AFTER_MS = 500,
     DOWN_AFTER_62_MS = 2500,
@@ -221,7 +220,8 @@ int sentinels_primary(sentinels_t *s, long long *epoch) {
 
 int sentinels_await_switch(sentinels_t *s, int old) {
     int now = -1;
-    cr_assert(wait_for((now = sentinels_primary(s, NULL)) >= 0 && now != old, SWITCH_MS), "no sentinel names a new primary");
+    cr_assert(wait_for((now = sentinels_primary(s, NULL)) >= 0 && now != old, SENTINELS_SWITCH_MS),
+              "no sentinel names a new primary");
     return now;
 }
 
@@ -254,8 +254,7 @@ bool sentinels_are_settled(sentinels_t *s) {
     return true;
 }
 
-/* Prints what each sentinel says. */
-static void print_views(sentinels_t *s) {
+void sentinels_print(sentinels_t *s) {
     for (int i = 0; i < SENTINELS; i++) {
         long long epoch;
         int named = sentinel_names(s, i, &epoch);
@@ -267,18 +266,20 @@ static void print_views(sentinels_t *s) {
                     field(replicas->element[j], "flags"), field(replicas->element[j], "master-link-status"),
                     field(replicas->element[j], "master-port"));
         if (replicas) freeReplyObject(replicas);
+        char *path = temp_path(s->sentinels[i].dir, "sentinel.log");
+        fprintf(stderr, "%s", temp_read(path));
     }
 }
 
 void sentinels_await_settled(sentinels_t *s) {
-    if (wait_for(sentinels_are_settled(s), SWITCH_MS)) return;
-    print_views(s);
+    if (wait_for(sentinels_are_settled(s), SENTINELS_SWITCH_MS)) return;
+    sentinels_print(s);
     cr_assert_fail("the sentinels do not agree on a primary with two replicas");
 }
 
 void sentinels_failover(sentinels_t *s) {
     bool begun = false;
-    for (wait_t wait = wait_begin(SWITCH_MS); !begun && wait_again(&wait);) {
+    for (wait_t wait = wait_begin(SENTINELS_SWITCH_MS); !begun && wait_again(&wait);) {
         for (int i = 0; i < SENTINELS && !begun; i++) {
             scoped(redis_drop) redis_t *r = child_running(s->sentinels[i].child) ? sentinel_connect(s, i) : NULL;
             redisReply *reply = r ? redisCommand(r, "SENTINEL FAILOVER " SENTINEL_MASTER) : NULL;

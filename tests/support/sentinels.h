@@ -9,7 +9,9 @@
 
 #include <stdbool.h>
 
-enum { SENTINELS = 3, SENTINEL_SERVERS = 3 };
+/* SENTINELS_SWITCH_MS: how long a test waits for the choice of the sentinels, which is not ours. On a loaded machine they find no
+ * good replica, or elect no leader; they try again after twice their failover-timeout of 3 s. */
+enum { SENTINELS = 3, SENTINEL_SERVERS = 3, SENTINELS_SWITCH_MS = 60000 };
 #define SENTINEL_MASTER "main" /* the name under which the sentinels monitor the primary */
 
 typedef struct sentinel {
@@ -54,6 +56,8 @@ int sentinels_await_switch(sentinels_t *s, int old);
  * begin. */
 bool sentinels_are_settled(sentinels_t *s);
 void sentinels_await_settled(sentinels_t *s);
+/* Prints what each sentinel says, and its log. */
+void sentinels_print(sentinels_t *s);
 /* SENTINEL FAILOVER on one sentinel; tries again while there is no good replica. */
 void sentinels_failover(sentinels_t *s);
 /* Turns a returned primary into a replica now, as the sentinels would 10 s later; nothing if they call it primary again. */

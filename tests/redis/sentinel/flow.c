@@ -137,8 +137,10 @@ static double flow_move(flow_t *f, int primary) {
 
 double flow_follow(flow_t *f, int old) {
     int now = -1;
-    if (!flow_until(f, (now = sentinels_primary(f->s, NULL)) >= 0 && now != old, SWITCH_MS))
+    if (!flow_until(f, (now = sentinels_primary(f->s, NULL)) >= 0 && now != old, SENTINELS_SWITCH_MS)) {
+        sentinels_print(f->s);
         flow_fail(f, "no sentinel names a new primary");
+    }
     return flow_move(f, now);
 }
 
@@ -277,7 +279,9 @@ static bool settled(flow_t *f) {
 }
 
 void flow_settle(flow_t *f) {
-    if (!flow_until(f, settled(f), SWITCH_MS)) flow_fail(f, "the sentinels do not settle");
+    if (flow_until(f, settled(f), SENTINELS_SWITCH_MS)) return;
+    sentinels_print(f->s);
+    flow_fail(f, "the sentinels do not settle");
 }
 
 static void flow_break_primary(flow_t *f, failover_t kind) {

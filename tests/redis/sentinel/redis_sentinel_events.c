@@ -10,7 +10,7 @@
 
 #include <time.h>
 
-enum { SOON_MS = 5000, SWITCH_MS = 20000, PERIOD_MS = 11000, MINUTE_MS = 60000, PONG_MS = 5001, HOUR_MS = 3601 * 1000 };
+enum { SOON_MS = 5000, PERIOD_MS = 11000, MINUTE_MS = 60000, PONG_MS = 5001, HOUR_MS = 3601 * 1000 };
 
 /* The sidecar reaches each sentinel through a proxy. */
 typedef struct {
@@ -128,7 +128,7 @@ Test(redis_sentinel_events, silent_subscriptions_are_replaced, .timeout = 60) {
     pass_ms(PERIOD_MS);
     fixture_hold_boottime(); /* the period does not pass: only an event tells */
     sentinels_failover(w.s);
-    cr_assert(driver_until(&w.driver, port_of_primary() != sentinels_port(w.s, 0), SWITCH_MS), "no event was heard");
+    cr_assert(driver_until(&w.driver, port_of_primary() != sentinels_port(w.s, 0), SENTINELS_SWITCH_MS), "no event was heard");
 }
 
 static void accept_password(const char *password) {

@@ -4,7 +4,7 @@
 #include "role/watcher.h"
 #include "sentinels.h"
 
-enum { SOON_MS = 5000, SWITCH_MS = 20000, PERIOD_MS = 11000, DISAGREE_MS = 6000 };
+enum { SOON_MS = 5000, PERIOD_MS = 11000, DISAGREE_MS = 6000 };
 
 typedef struct {
     sentinels_t *s;
@@ -61,7 +61,7 @@ Test(redis_sentinel_watcher, hears_a_failover_and_logs_it_once) {
     cr_assert_eq(fixture_log_count("another server is the primary"), 0, "the first primary is no change");
     fixture_hold_boottime();
     sentinels_failover(w.s);
-    cr_assert(driver_until(&w.driver, port_of_primary() != sentinels_port(w.s, 0), SWITCH_MS), "no event was heard");
+    cr_assert(driver_until(&w.driver, port_of_primary() != sentinels_port(w.s, 0), SENTINELS_SWITCH_MS), "no event was heard");
     cr_assert_eq(port_of_primary(), sentinels_port(w.s, sentinels_primary(w.s, NULL)));
     driver_run(&w.driver, 1500); /* the other events of this failover */
     cr_assert_eq(fixture_log_count("another server is the primary"), 1);
@@ -88,7 +88,7 @@ Test(redis_sentinel_watcher, logs_once_that_sentinels_are_gone_and_back) {
     pass_period();
     fixture_hold_boottime();
     sentinels_failover(w.s);
-    cr_assert(driver_until(&w.driver, port_of_primary() != sentinels_port(w.s, 0), SWITCH_MS), "no event was heard");
+    cr_assert(driver_until(&w.driver, port_of_primary() != sentinels_port(w.s, 0), SENTINELS_SWITCH_MS), "no event was heard");
 }
 
 Test(redis_sentinel_watcher, logs_a_disagreement_that_lasts) {
