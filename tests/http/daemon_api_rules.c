@@ -99,6 +99,7 @@ Test(daemon_api_rules, list_says_what_its_log_lacks) {
     audit_log_feed(cluster.r, "q", 2, 20, NULL);
     redis_ok(cluster.r, "XTRIM sidecar:q:failures MAXLEN 1");
     daemon_restart(d);
+    cr_assert(wait_for(daemon_log_count(d, SERVES) == 2, 10000), "%s", daemon_log(d));
     cr_assert(wait_for(audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE kind = 'gap'") == 1, 30000), "%s",
               daemon_log(d));
     expect_says(look(port, "/failures"), "\"open_gaps\":1,");

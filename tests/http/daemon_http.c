@@ -72,10 +72,10 @@ Test(daemon_http, changed_timeout_is_shown_in_effect) {
 
 Test(daemon_http, port_in_use_is_logged_and_jobs_flow) {
     cluster = cluster_begin(NULL);
-    int holder;
-    port = free_port(&holder);
-    cr_assert_eq(listen(holder, 1), 0);
+    port = server_free_port();
+    int holder = listen_at(port);
     daemon_t *d = cluster_sidecar(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }", .port = port});
+    static const char CANNOT[] = "cannot serve health and metrics";
     cr_assert(daemon_wait_log(d, CANNOT, 10000));
     char *in_use = kept_printf("http.port %d is in use: set it to a free port, or to 0", port);
     cr_assert(cluster_says(d, CANNOT, in_use));
@@ -85,11 +85,10 @@ Test(daemon_http, port_in_use_is_logged_and_jobs_flow) {
 
 Test(daemon_http, check_tells_a_port_in_use) {
     cluster = cluster_begin(NULL);
-    int holder;
-    port = free_port(&holder);
+    port = server_free_port();
     char *path = cluster_config_file(&cluster, (sidecar_t){.port = port}),
          *note = kept_printf("note     http.port %d is in", port);
-    cr_assert_eq(listen(holder, 1), 0);
+    int holder = listen_at(port);
     const daemon_output_t *taken = daemon_run("check", "-c", path, "--redis");
     cr_assert(strstr(taken->err, note), "%s%s", taken->out, taken->err);
     close(holder);

@@ -10,36 +10,27 @@
 #include <sys/socket.h>
 
 static const char SERVES[] = "serving health and metrics";
-static const char CANNOT[] = "cannot serve health and metrics";
 
 static inline struct sockaddr_in loopback(int port) {
     return (struct sockaddr_in){
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
 }
 
-/* Returns a port that was free. The socket *holder, owned, occupies the port until it is closed. */
-static inline int free_port(int *holder) {
-    struct sockaddr_in address = loopback(0);
-    socklen_t size = sizeof address;
-    *holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    cr_assert_eq(bind(*holder, (struct sockaddr *)&address, size), 0);
-    cr_assert_eq(getsockname(*holder, (struct sockaddr *)&address, &size), 0);
-    return ntohs(address.sin_port);
+/* Returns a socket, owned, that listens at the port. */
+static inline int listen_at(int port) {
+    struct sockaddr_in address = loopback(port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    cr_assert_eq(listen(fd, 1), 0);
+    return fd;
 }
 
-/* Starts a sidecar that serves HTTP on a free port. Another process may occupy the port first; then this tries another port. */
+/* Starts a sidecar that serves HTTP on a free port. */
 static inline daemon_t *serving(cluster_t *cluster, sidecar_t spec, int *port) {
-    for (int i = 0; i < 20; i++) {
-        int holder;
-        spec.port = *port = free_port(&holder);
-        close(holder);
-        daemon_t *d = cluster_sidecar(cluster, spec);
-        cr_assert(wait_for(daemon_log_count(d, SERVES) + daemon_log_count(d, CANNOT) > 0, 10000), "%s", daemon_log(d));
-        if (daemon_log_count(d, SERVES)) return d;
-        daemon_free(cluster->sidecars[--cluster->count]);
-    }
-    cr_assert_fail("found no free port");
-    return NULL;
+    spec.port = *port = server_free_port();
+    daemon_t *d = cluster_sidecar(cluster, spec);
+    cr_assert(daemon_wait_log(d, SERVES, 10000), "%s", daemon_log(d));
+    return d;
 }
 
 static inline int connect_to(int port) {

@@ -11,10 +11,8 @@ static http_t *http;
 static int port;
 
 static void begin(void) {
-    int holder;
     config_case_begin();
-    port = free_port(&holder);
-    close(holder);
+    port = server_free_port();
     config = config_case_good(kept_printf("http = { port = %d; };\nqueues = ( { name = \"q\"; } );\n", port), NULL);
     metrics = metrics_new(4);
     health = health_new(metrics, "g", true);

@@ -78,21 +78,15 @@ static const struct {
 };
 enum { INTERFACE_COUNT = sizeof INTERFACES / sizeof *INTERFACES };
 
-/* Starts a sidecar with http on a free port. Tries another port if another process takes the port first. */
+/* Starts a sidecar with http on a free port. */
 static daemon_t *serve(cluster_t *cluster, program_t program, sidecar_t spec, int *port) {
-    for (int i = 0; i < 5; i++) {
-        int holder, fd = -1;
-        spec.port = *port = free_port(&holder);
-        close(holder);
-        daemon_t *d = upgrade_sidecar(cluster, program, spec, NULL);
-        await(cluster, upgrade_leads(cluster->r, d));
-        bool served = wait_for((fd = connect_to(*port)) >= 0, 3000);
-        if (fd >= 0) close(fd);
-        if (served) return d;
-        daemon_stop(cluster->sidecars[--cluster->count]);
-    }
-    cr_assert_fail("no free port");
-    return NULL;
+    spec.port = *port = server_free_port();
+    daemon_t *d = upgrade_sidecar(cluster, program, spec, NULL);
+    await(cluster, upgrade_leads(cluster->r, d));
+    int fd = -1;
+    cr_assert(wait_for((fd = connect_to(*port)) >= 0, 10000), "%s", daemon_log(d));
+    close(fd);
+    return d;
 }
 
 /* A leader and a standby of one program handle JOBS, and an operator requeues a job. Stores the text of each interface. */
