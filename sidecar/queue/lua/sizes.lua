@@ -9,7 +9,7 @@
 --                    `group <name>` of a stream: entries that no consumer has read (at most UNREAD where Redis does not count them; -1 = unknown),
 --                    pending entries, and the idle time of the first of these, ms; -1 = none
 -- Reply    {now in us, for each key that was read its measures, separated by a space; or '!' and the error}
--- Optional LINDEX, XINFO, XPENDING, XRANGE
+-- Optional XINFO, XPENDING, XRANGE
 -- Safe     reads only; an error of one key leaves the others valid.
 local MOST = 131072 -- bytes; the entry that exceeds them is the last one
 local measures, bytes = {}, 0
@@ -47,8 +47,9 @@ end
 function measures.active(key, prefix)
     local length = redis.pcall('LLEN', key)
     if length == 0 or type(length) == 'table' then return length end
-    local id = redis.pcall('LINDEX', key, -1)
-    if type(id) == 'table' then return id end
+    local last = redis.pcall('LRANGE', key, -1, -1)
+    if last.err then return last end
+    local id = last[1]
     local since = id and redis.pcall('HGET', prefix .. id, 'processedOn')
     if type(since) == 'table' then return since end
     return string.format('%.0f', length) .. ' ' .. (since or '')

@@ -190,6 +190,9 @@ static size_t least_privilege(const char *version) {
     await_native(&setup, rows(&setup, "reason = 'worker_failed'") == JOBS);
     produce(&setup, "hang", 1, "{}");
     await_native(&setup, native_count(&setup.native, "hangs", NULL) == 1);
+    /* It reads the oldest active job. */
+    const daemon_output_t *status = daemon_run("status", "-c", daemon_config_path(setup.sidecar));
+    cr_expect(strstr(status->out, "video"), "%s%s", status->out, status->err);
     child_kill(dies);
     child_free(dies);
     await_native(&setup, rows(&setup, "kind = 'retried' AND reason = 'stalled'") == 1);
