@@ -133,6 +133,17 @@ Test(unit_api_role, abandoned_request_is_freed_and_not_handed_back) {
     cr_expect_null(api_next_done(api));
 }
 
+/* The http role closes a connection after the api role has answered it, and before it takes the answer. */
+Test(unit_api_role, request_that_is_abandoned_after_its_answer_is_not_handed_back) {
+    int clients[2];
+    request_t *request = submit(&brief, "a", &clients[0]), *other = submit(&brief, "b", &clients[1]);
+    tick(2);
+    api_abandon(api, request);
+    cr_assert_eq(api_next_done(api), other);
+    request_free(other);
+    cr_expect_null(api_next_done(api));
+}
+
 Test(unit_api_role, request_is_not_late_before_a_second) {
     int client;
     request_t *request = submit(&endless, "a", &client);

@@ -85,7 +85,8 @@ bool api_submit(api_t *api, request_t *request) {
 
 request_t *api_next_done(api_t *api) {
     pthread_mutex_lock(&api->mutex);
-    request_t *request = list_pop(&api->done);
+    request_t *request;
+    while ((request = list_pop(&api->done)) != NULL && atomic_load(&request->abandoned)) request_free(request);
     pthread_mutex_unlock(&api->mutex);
     return request;
 }
