@@ -64,7 +64,7 @@ void sidekiq_job_push(slice_t bytes, const sidekiq_job_t *job, int64_t now_ms, b
     bool seconds = job->created_at.len ? time_is_seconds(job->created_at) : time_is_seconds(job->enqueued_at);
     snprintf(at, sizeof at, seconds ? "%" PRId64 ".%03d" : "%" PRId64 "%03d", now_ms / 1000, (int)(now_ms % 1000));
     if (job->enqueued_at.len) cuts[cut_count++] = (json_cut_t){job->enqueued_at, slice_text(at)};
-    if (again && json_integer(job->retry_count, &retries)) {
+    if (again && json_integer(job->retry_count, &retries) && retries > INT64_MIN) {
         snprintf(count, sizeof count, "%" PRId64, retries - 1);
         cuts[cut_count++] = (json_cut_t){job->retry_count, slice_text(count)};
     }
@@ -87,7 +87,7 @@ void sidekiq_record_begin(job_record_t *record, const call_t *call, slice_t byte
     job_record_begin(record, call, (slice_t){record->texts.data, len}, (slice_t){record->texts.data + len, strlen(type)}, reason);
     record->event.created = sidekiq_time_ms(job.created_at);
     int64_t retries;
-    if (json_integer(job.retry_count, &retries) && retries >= 0) record->event.attempts = retries + 1;
+    if (json_integer(job.retry_count, &retries) && retries >= 0 && retries < INT64_MAX) record->event.attempts = retries + 1;
     if (job.error_class.len) json_decode(job.error_class, &record->error);
     if (job.error_message.len) {
         buffer_str(&record->error, ": ");

@@ -66,6 +66,8 @@ Test(unit_sidekiq, a_push_changes_only_its_tokens) {
          "{\"created_at\":1.5,\"retry_count\":-1,\"enqueued_at\":1800000000.007}", true},
         {"{\"retry_count\":10,\"enqueued_at\":2.5}", "{\"retry_count\":9,\"enqueued_at\":1800000000.007}", true},
         {"{\"retry_count\":10,\"enqueued_at\":2.5}", "{\"retry_count\":10,\"enqueued_at\":1800000000.007}", false},
+        {"{\"retry_count\":-9223372036854775808,\"enqueued_at\":2.5}",
+         "{\"retry_count\":-9223372036854775808,\"enqueued_at\":1800000000.007}", true},
         {"{\"retry_count\":null,\"enqueued_at\":2.5}", "{\"retry_count\":null,\"enqueued_at\":1800000000.007}", true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
