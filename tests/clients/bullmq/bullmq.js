@@ -1,4 +1,5 @@
-// Loads BullMQ of the version QS_BULLMQ, and opens queues with the settings of the tests.
+// Loads BullMQ of the version QS_BULLMQ, and opens queues with the settings of the tests. QS_SENTINELS is JSON: options of ioredis
+// that find the primary by sentinels.
 const path = require("path");
 
 const version = process.env.QS_BULLMQ || "6.7.0";
@@ -7,7 +8,8 @@ const { Queue, Worker, FlowProducer } = load("bullmq");
 
 function options() {
   const { hostname: host, port } = new URL(process.env.REDIS_URL);
-  return { connection: { host, port, maxRetriesPerRequest: null }, prefix: process.env.QS_PREFIX || "bull" };
+  const where = process.env.QS_SENTINELS ? JSON.parse(process.env.QS_SENTINELS) : { host, port };
+  return { connection: { ...where, maxRetriesPerRequest: null }, prefix: process.env.QS_PREFIX || "bull" };
 }
 
 const open = (name) => new Queue(name, options());

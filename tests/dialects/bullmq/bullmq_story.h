@@ -59,7 +59,7 @@ static inline void produce_children(setup_t *setup, const char *kind, int count,
     char *in = NULL;
     size_t size;
     FILE *out = open_memstream(&in, &size);
-    const char *env[8] = {setup->env[0], kept_printf("QS_OPTS=%s", opts), kept_printf("QS_PARENT=%s", parent)};
+    const char *env[8] = {setup->env[0], kept_printf("QS_OPTS=%s", opts), kept_printf("QS_PARENT=%s", parent), setup->env[1]};
     for (int i = 0; i < count; i++) fprintf(out, "0 %s %d caf\xc3\xa9 \"quoted\" \\ {\"n\": 12345678901234567890}\n", kind, i);
     fclose(out);
     native_finish(&setup->native, (const char *const[]){"produce", "video", NULL}, env, in);
