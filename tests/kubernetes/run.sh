@@ -64,6 +64,8 @@ picture waits quay.io/oauth2-proxy/oauth2-proxy:v7.15.6
 picture token registry.example.org/redis-token:1.0.3
 picture proxy registry.example.org/stunnel:5.75
 picture video registry.example.org/video:8.0.1
+picture video registry.example.org/photos:3.2.0
+picture waits registry.example.org/shop-worker:5.1.0
 picture pause registry.k8s.io/pause:3.10
 archive=$place/images/all.tar
 # shellcheck disable=SC2086 # words

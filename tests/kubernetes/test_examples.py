@@ -21,6 +21,8 @@ ROWS = [
     Row("own-deployment", 2, ["queue-sidecar", "pause"], "mailer", "email"),
     Row("page", 2, ["queue-sidecar", "pause"], "mailer", "email"),
     Row("page-sign-in", 2, ["queue-sidecar", "pause"], "mailer", "email"),
+    Row("bullmq-deployment", 2, ["queue-sidecar", "worker"], "photos-app", "bull:photos:wait"),
+    Row("sidekiq-deployment", 2, ["queue-sidecar", "worker"], "shop-app", "queue:default"),
     # Two of its workers want more than the two cores of a small machine, so one is scaled away.
     Row("bull-deployment", 1, ["redis-proxy", "migrate", "queue-sidecar", "worker"], "video-app", "bull:video:wait", scale="video-worker"),
 ]
@@ -75,8 +77,13 @@ class Example(SpaceTest):
 
     def promotes(self):
         """A due job reaches ready, or a worker that has taken it from there."""
-        if ":" in self.row.queue:  # Bull: a job is a hash, its id is in a zset, the score 4096 times the time
+        if "sidekiq" in self.row.name:  # the score is in seconds
+            self.space.redis("ZADD", "schedule", self.space.redis.now() / 1000, json.dumps({"class": "Mail", "jid": "one", "queue": "default"}))
+            wait("the job of Sidekiq is ready", lambda: self.space.redis("LLEN", self.row.queue), told=self.space.describe)
+        elif ":" in self.row.queue:  # Bull and BullMQ: a job is a hash, its id is in a zset, the score 4096 times the time
             prefix = self.row.queue.rsplit(":", 1)[0]
+            if "bullmq" in self.row.name:
+                self.space.redis("HSET", f"{prefix}:meta", "version", "bullmq:6.7.0")
             self.space.redis("HSET", f"{prefix}:1", "name", "__default__", "data", "{}", "opts", "{}", "timestamp", self.space.redis.now(), "delay", 1)
             self.space.redis("ZADD", f"{prefix}:delayed", (self.space.redis.now() + 200) * 4096 + 1, "1")
             wait("the job of Bull is ready", lambda: self.space.redis("LPOS", self.row.queue, "1") is not None, told=self.space.describe)
