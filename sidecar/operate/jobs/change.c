@@ -56,6 +56,7 @@ static void plan_add(jobs_action_t *action, const jobs_item_t *item, size_t id) 
 static bool plan_add_item(void *self, const jobs_item_t *item) {
     planning_t *planning = self;
     jobs_action_t *action = planning->action;
+    if (action->limit && (int64_t)action->planned >= action->limit) return false;
     if (item->entry_cut) {
         jobs_target_t target = target_of(item);
         if (!action->id_count) action_report(action, &target, JOBS_RESULT_LARGE, "");

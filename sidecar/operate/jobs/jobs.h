@@ -51,7 +51,7 @@ typedef struct jobs_item {
 enum { JOBS_FIELDS = 15 };
 extern const field_t jobs_fields[JOBS_FIELDS]; // of a jobs_item_t, for `jobs list -o json` and the API
 
-// Returns whether to go on.
+// Returns whether to go on. After a false only the rest of the page comes, so that a cursor leaves out no job.
 typedef bool jobs_item_fn(void *self, const jobs_item_t *item);
 
 typedef struct jobs_reader jobs_reader_t;

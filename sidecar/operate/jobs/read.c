@@ -179,9 +179,9 @@ static void reader_give(jobs_reader_t *reader, jobs_item_t *item, const job_t *j
     item->payload = utf8_head(payload, JOBS_HEAD_BYTES);
     item->payload_is_text = utf8_is_valid(item->payload.data, item->payload.len);
     item->payload_cut = (int64_t)item->payload.len < item->size;
-    if (reader->stopped || !reader_wants(reader, item)) return;
+    if (!reader_wants(reader, item)) return;
     reader->found++;
-    reader->stopped = !fn(self, item);
+    if (!fn(self, item)) reader->stopped = true;
 }
 
 static void reader_read_job(const jobs_reader_t *reader, slice_t bytes, job_t *out) {

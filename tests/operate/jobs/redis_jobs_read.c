@@ -168,6 +168,13 @@ Test(redis_jobs_read, a_cursor_goes_on_and_holds_no_bytes_of_a_job) {
     expect_ids(0, 1000);
 }
 
+/* The API stops after so many bytes. */
+Test(redis_jobs_read, a_page_that_was_stopped_leaves_out_no_job) {
+    delay(0, 500, 300, "");
+    cr_assert(read_slices(&f, JOBS_DELAYED, 100, 3));
+    expect_ids(0, 500);
+}
+
 Test(redis_jobs_read, a_malformed_cursor_is_refused) {
     static const char *const bad[] = {"", "x", "0", "1_5_5_5_0", "0_5_5_5_0x", "0_-2_5_5_0", "9999999_1_1_1_0", "0_1_1_1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
