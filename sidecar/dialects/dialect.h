@@ -82,6 +82,10 @@ typedef struct scan_ops {
     // lists. The caller sets `in_place`.
     void (*page_append)(const call_t *call, void *state, size_t count);
     outcome_t (*page_read)(const call_t *call, void *state, backup_page_t *page);
+    // For people, who read some pages at a time: tells where the next page begins, in hex digits, and begins there after
+    // status_read. NULL: the lists are read again from the beginning.
+    void (*place)(const void *state, char digits[JOBS_PLACE_SIZE]);
+    bool (*go_to)(void *state, const char *digits); // false: these are not digits of `place`
 
     // Reads the bytes of a job. NULL: job_read.
     void (*read)(const queue_config_t *queue, slice_t bytes, job_t *out);

@@ -181,11 +181,30 @@ static outcome_t walk_page_read(const call_t *call, void *self, backup_page_t *p
     return OUTCOME_OK;
 }
 
+static void walk_place(const void *self, char digits[JOBS_PLACE_SIZE]) {
+    const pending_walk_t *walk = self;
+    uint64_t ms = 0, seq = 0;
+    sscanf(walk->from, "(%20" SCNu64 "-%20" SCNu64, &ms, &seq);
+    snprintf(digits, JOBS_PLACE_SIZE, "%016" PRIx64 "%016" PRIx64, ms, seq);
+}
+
+// Goes forwards only: what a consumer has read meanwhile is not unread.
+static bool walk_go_to(void *self, const char *digits) {
+    pending_walk_t *walk = self;
+    char place[JOBS_PLACE_SIZE];
+    uint64_t ms, seq;
+    if (strlen(digits) != 32 || sscanf(digits, "%16" SCNx64 "%16" SCNx64, &ms, &seq) != 2) return false;
+    walk_place(walk, place);
+    if (strcmp(digits, place) > 0) snprintf(walk->from, sizeof walk->from, "(%" PRIu64 "-%" PRIu64, ms, seq);
+    return true;
+}
+
 static void walk_close(void *self) { free(self); }
 
 #define WALK_MEMBERS(of)                                                                                                         \
     .open = walk_open_##of, .close = walk_close, .status_append = walk_status_append, .status_read = walk_status_read,           \
-    .page_append = walk_page_append, .page_read = walk_page_read, .read = stream_read_job
+    .page_append = walk_page_append, .page_read = walk_page_read, .place = walk_place, .go_to = walk_go_to,                      \
+    .read = stream_read_job
 
 static void pending_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                            buffer_t *again) {

@@ -85,7 +85,8 @@ static bool reader_parse_cursor(jobs_reader_t *reader, const char *cursor) {
     at->place = place;
     at->size = size;
     reader->skip = place + 1;
-    reader->missing = reader->walk && reader->skip > 0; // Redis may find the lists in another order than before
+    // Redis may find the lists in another order than before.
+    reader->missing = reader->walk && !reader->walk->go_to && reader->skip > 0;
     buffer_t again = {0};
     jobs_cursor(reader, &again);
     bool same = strcmp(buffer_text(&again), cursor) == 0;
@@ -335,6 +336,7 @@ static outcome_t reader_step_walk(jobs_reader_t *reader, const call_t *call, int
         reader->place.place = -1;
         scan->status_append(call, reader->lists);
         if (scan->status_read(call, reader->lists, &reader->status) != OUTCOME_OK) return call->error->outcome;
+        if (scan->go_to && scan->go_to(reader->lists, reader->place.id)) reader->place.place = reader->skip - 1;
     }
     backup_page_clear(&reader->page);
     scan->page_append(call, reader->lists, most && most < BACKUP_PAGE ? (size_t)most : BACKUP_PAGE);
@@ -342,6 +344,7 @@ static outcome_t reader_step_walk(jobs_reader_t *reader, const call_t *call, int
     stamps_append(call, &reader->page);
     if (stamps_read(call, &reader->page, reader->stamps, reader->raws, &now_us) != OUTCOME_OK) return call->error->outcome;
     reader_give_tails(reader, fn, self);
+    if (scan->place) scan->place(reader->lists, reader->place.id);
     reader->ended = reader->page.ended;
     return OUTCOME_OK;
 }
@@ -362,7 +365,8 @@ outcome_t jobs_read(jobs_reader_t *reader, conn_t *conn, int64_t most, mono_t de
     reader->stopped = false;
     while (outcome == OUTCOME_OK && !reader->ended && !reader->stopped && (!most || reader->found < most)) {
         outcome = jobs_step(reader, conn, most ? most - reader->found : 0, fn, self, error);
-        if (mono_diff(mono_now(), deadline) >= 0) break;
+        bool goes_back = reader->walk && reader->place.place + 1 < reader->skip; // behind where the last reader was
+        if (!goes_back && mono_diff(mono_now(), deadline) >= 0) break;
     }
     return outcome;
 }

@@ -8,7 +8,7 @@
 
 struct redisReply;
 
-enum { JOBS_TEXTS_MAX = 100, JOBS_FIELDS_MAX = 16 };
+enum { JOBS_TEXTS_MAX = 100, JOBS_FIELDS_MAX = 16, JOBS_PLACE_SIZE = 41 };
 
 // The place and length of a page. Borrowed.
 typedef struct jobs_range {
@@ -36,8 +36,8 @@ typedef struct jobs_place {
     int64_t place; // from the lowest score, or from the first end of the list; -1 = no page was read
     double score;
     int64_t size;
-    char id[41];    // SHA-1 of its beginning
-    buffer_t bytes; // its beginning, or all of it; owned
+    char id[JOBS_PLACE_SIZE]; // SHA-1 of its beginning
+    buffer_t bytes;           // its beginning, or all of it; owned
 } jobs_place_t;
 
 // A job of a page. Borrowed from the page.

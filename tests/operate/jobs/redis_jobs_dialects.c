@@ -120,3 +120,44 @@ Test(redis_jobs_dialects, private_queues_show_the_running_job_of_each_worker) {
     buffer_free(&cursor);
     cr_assert_eq(read_count, 150);
 }
+
+Test(redis_jobs_dialects, a_slice_of_private_queues_does_not_go_back) {
+    begin("dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\";");
+    for (int i = 0; i < 150; i++) redis_ok(f.r, "LPUSH %s job", kept_printf("queue-w%d", i));
+    static const int64_t most[] = {40, 1, 0};
+    buffer_t cursor = {0};
+    read_count = 0;
+    for (int slice = 0; slice < 3; slice++) {
+        jobs_reader_t *reader =
+            jobs_open(f.keys, 0, &(jobs_query_t){.state = JOBS_IN_PROGRESS}, slice ? buffer_text(&cursor) : NULL);
+        mono_t deadline = slice == 1 ? mono_now() : mono_never();
+        cr_assert_eq(jobs_read(reader, f.conn, most[slice], deadline, read_add, NULL, &f.error), OUTCOME_OK, "%s", f.error.text);
+        buffer_clear(&cursor);
+        jobs_cursor(reader, &cursor);
+        jobs_close(reader);
+    }
+    buffer_free(&cursor);
+    cr_assert_eq(read_count, 150, "%zu jobs", read_count);
+}
+
+static void expect_entries(jobs_state_t state, int first, int count) {
+    cr_assert(read_slices(&f, state, 40, 0));
+    cr_assert_eq(read_count, (size_t)count, "%zu jobs", read_count);
+    for (int i = 0; i < count; i++) cr_assert_str_eq(read_jobs[i].payload, kept_printf("job %d", first + i));
+}
+
+Test(redis_jobs_dialects, a_slice_of_a_stream_begins_where_the_last_one_has_ended) {
+    begin("dialect = \"stream\"; stream = \"mail\"; group = \"workers\";");
+    redis_ok(f.r, "XGROUP CREATE mail workers 0 MKSTREAM");
+    for (int i = 0; i < 700; i++) redis_ok(f.r, "XADD mail * data %s", kept_printf("job %d", i));
+    expect_entries(JOBS_READY, 0, 700);
+    redis_ok(f.r, "XREADGROUP GROUP workers w COUNT 300 STREAMS mail >");
+    expect_entries(JOBS_READY, 300, 400);
+    expect_entries(JOBS_IN_PROGRESS, 0, 300);
+    jobs_reader_t *reader =
+        jobs_open(f.keys, 0, &(jobs_query_t){.state = JOBS_READY}, "0_9_0_0_00000000000000010000000000000001");
+    read_count = 0;
+    read_more(&f, reader, 1);
+    jobs_close(reader);
+    cr_expect_str_eq(read_jobs[0].payload, "job 300", "what a consumer has read meanwhile is not ready");
+}
