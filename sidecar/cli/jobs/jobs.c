@@ -15,9 +15,12 @@ static int jobs_check_args(jobs_args_t *args) {
                 (!args->limit || filter_read_limit(args->limit, &args->max_rows, &why));
     if (read && query->since_ms && query->until_ms && query->since_ms >= query->until_ms)
         buffer_str(&why, "--since must be before --until");
-    if (args->grep && !*args->grep) buffer_str(&why, "--grep needs a text");
-    if (args->raw && args->format != FORMAT_CSV) buffer_str(&why, "--raw is for -o csv only");
-    if (!args->operands.count) buffer_str(&why, "specify a queue of the config");
+    else if (read && args->grep && !*args->grep)
+        buffer_str(&why, "--grep needs a text");
+    else if (read && args->raw && args->format != FORMAT_CSV)
+        buffer_str(&why, "--raw is for -o csv only");
+    else if (read && !args->operands.count)
+        buffer_str(&why, "specify a queue of the config");
     query->type = args->type;
     query->texts = &args->grep;
     query->text_count = args->grep ? 1 : 0;

@@ -67,6 +67,7 @@ Test(daemon_jobs_trouble, wrong_words_are_named_and_nothing_is_done) {
     } cases[] = {
         {{NULL}, "specify a subcommand: list, run, cancel\n"},
         {{"list", NULL}, "specify a queue of the config"},
+        {{"list", "--since", "soon", NULL}, "`soon`\n"},
         {{"list", "p", NULL}, "no queue `p`"},
         {{"list", "q", "--state", "redy", NULL}, "did you mean `ready`?"},
         {{"list", "q", "--state", "ready", "--since", "1h", NULL}, "--since and --until select delayed jobs"},
