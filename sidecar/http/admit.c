@@ -9,7 +9,7 @@
 #include "http/api/routes.h"
 #include "page/page.h"
 
-enum { BODY_MAX = 64 * 1024, USER_MAX = 128 };
+enum { USER_MAX = 128 };
 
 static const char *admit_header(struct MHD_Connection *connection, const char *name) {
     return mhd_lookup_connection_value(connection, MHD_HEADER_KIND, name);
@@ -153,7 +153,7 @@ static bool admit_right(const site_t *site, request_t *request) {
 static bool admit_body(struct MHD_Connection *connection, const guard_headers_t *headers, answer_t *answer) {
     const char *length = admit_header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (!guard_body(headers, answer)) return false;
-    if (!length || strtoull(length, NULL, 10) <= BODY_MAX) return true;
+    if (!length || strtoull(length, NULL, 10) <= REQUEST_BODY_MAX) return true;
     answer_problem(answer, 413, NULL, "the body must have at most 64 KiB");
     return false;
 }

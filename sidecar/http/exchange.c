@@ -4,8 +4,6 @@
 #include "http/api/request.h"
 #include "http/probes.h"
 
-enum { BODY_MAX = 64 * 1024 };
-
 static const char STOPPING[] = "the sidecar is stopping";
 
 typedef enum exchange_state {
@@ -227,7 +225,7 @@ static enum MHD_Result exchange_take_head(site_t *site, exchange_t *exchange, co
 
 static enum MHD_Result exchange_take_body(exchange_t *exchange, const char *data, size_t *size) {
     buffer_t *body = &exchange->request->body;
-    if (body->len + *size > BODY_MAX) exchange->too_large = true;
+    if (body->len + *size > REQUEST_BODY_MAX) exchange->too_large = true;
     if (!exchange->too_large && !exchange->request->answer.status) buffer_add(body, data, *size);
     *size = 0;
     return MHD_YES;

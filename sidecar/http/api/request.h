@@ -13,6 +13,8 @@ typedef struct route route_t;
 // The thread that works on a request: one of two roles, so that a Redis that hangs delays no question to the log, or http.
 typedef enum api_lane { API_LOG, API_REDIS, API_LANES, API_MEMORY = API_LANES } api_lane_t;
 
+enum { REQUEST_BODY_MAX = 64 * 1024 };
+
 typedef struct request {
     const route_t *route;
     char *argument; // what stands in the place of {ref} or {id}; owned; NULL = the path has none
