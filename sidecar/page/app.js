@@ -95,7 +95,7 @@ function barred(view) {
     if (!view) return message('Not found', 'This address leads nowhere.');
     if (!view.right || session.may(view.right)) return null;
     if (session.tokens && !session.name) return signIn('This view needs a token.');
-    return message('Not allowed', session.tokens ? `Your token lacks the right "${view.right}". Whoever keeps the token file can add it.` : 'Without a token file this page shows the queues alone: set http.token_file.');
+    return message('Not allowed', session.tokens ? `Your token lacks the right "${view.right}". The keeper of the token file can add it.` : 'Without a token file this page shows the queues alone: set http.token_file.');
 }
 
 // ---- Reading.

@@ -38,9 +38,9 @@ static const param_t jobs_params[] = {
 static route_fn openapi_work;
 
 const route_t routes[] = {
-    {"GET", "/session", 0, API_MEMORY, NULL, "Session", "Who asks, with which rights", NULL, 0, session_work},
+    {"GET", "/session", 0, API_MEMORY, NULL, "Session", "Name and rights of the caller", NULL, 0, session_work},
     {"GET", "/status", 0, API_REDIS, NULL, "Status", "Queues and findings, as `status -o json`; without the right look the public part", NULL, 0, status_work},
-    {"GET", "/history", 0, API_REDIS, NULL, "History", "What the leaders counted in a queue in each minute of the last day", PARAMS(history_params), history_work},
+    {"GET", "/history", 0, API_REDIS, NULL, "History", "Counts of the leaders in a queue, for each minute of the last day", PARAMS(history_params), history_work},
     {"GET", "/jobs", RIGHT_LOOK, API_REDIS, NULL, "Jobs", "Jobs of a queue in one state, as `jobs list -o json`", PARAMS(jobs_params), jobs_work},
     {"GET", "/config", RIGHT_LOOK, API_LOG, NULL, "Config", "Each value in effect and where it came from, without secrets", NULL, 0, config_work},
     {"GET", "/failures", RIGHT_LOOK, API_LOG, NULL, "Failures", "Final failures, newest first, as `audit list -o json`", PARAMS(failures_params), failures_work},
@@ -48,7 +48,7 @@ const route_t routes[] = {
     {"GET", "/failures/{ref}", RIGHT_LOOK, API_LOG, NULL, "Failure", "One event and the history of its job, as `audit show -o json`", NULL, 0, failure_work},
     {"GET", "/failures/{ref}/payload", RIGHT_PAYLOADS, API_LOG, NULL, "application/octet-stream", "The payload, byte for byte but for hidden values", NULL, 0, payload_work},
     {"POST", "/answers", RIGHT_ACT, API_LOG, "Order", "Plan", "Requeues or discards failures, by a filter only with the right look; a dry run answers 200 with a plan, else 202 and an Answer", NULL, 0, answers_post},
-    {"GET", "/answers/{id}", RIGHT_ACT, API_LOG, NULL, "Answer", "How far an answer is, and the result of each failure", NULL, 0, answers_get},
+    {"GET", "/answers/{id}", RIGHT_ACT, API_LOG, NULL, "Answer", "Progress of an answer, and the result of each failure", NULL, 0, answers_get},
     {"DELETE", "/answers/{id}", RIGHT_ACT, API_LOG, NULL, "Answer", "Stops an answer after the requests in flight", NULL, 0, answers_delete},
     {"GET", "/openapi.json", 0, API_MEMORY, NULL, "OpenAPI", "This description of the API", NULL, 0, openapi_work},
 };

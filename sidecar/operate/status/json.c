@@ -167,7 +167,6 @@ static void status_json_instance(const local_instance_t *local, buffer_t *out) {
     buffer_str(out, "]}");
 }
 
-// `open`: without texts, which may name keys and jobs.
 // Everybody may read it: `-c {config}` becomes `-c CONFIG`.
 static void status_json_next_open(const char *next, buffer_t *out) {
     buffer_t text = {0};
@@ -183,6 +182,7 @@ static void status_json_next_open(const char *next, buffer_t *out) {
     buffer_free(&text);
 }
 
+// `open`: without texts, which may name keys and jobs.
 static void status_json_finding(const status_t *s, const status_finding_t *finding, bool open, buffer_t *out) {
     static const char *const severities[] = {"note", "warning", "fault"};
     status_json_add(out, "{ severity:%s code:%s queues:[", severities[finding->severity], finding->code);

@@ -77,7 +77,7 @@ local function stands_behind(entry, its_score, equal)
     if #anchor == size then return #entry > #anchor end
     return #entry >= #anchor and equal
 end
--- The first place of the zset of which that is true, at least `from`.
+-- The first place of the zset whose entry stands behind the last entry.
 local function first_behind(equal)
     local from, to = 0, redis.call('ZCARD', key)
     while from < to do
