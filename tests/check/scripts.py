@@ -137,8 +137,8 @@ def read_rights(title):
 
 
 def uses(path, lines):
-    """The code of the prologue files that the build joins to a script. The script must call each of them."""
-    code = []
+    """The code of the prologue files that the build joins to a script. The script, or one of them, must call each of them."""
+    code, parts_used = [], []
     for line in lines:
         for name in re.findall(r"\w+", line[9:]) if line.startswith("-- Uses ") else ():
             own = path.parent / f"prologue/{name}.lua"
@@ -147,11 +147,13 @@ def uses(path, lines):
                 offence(path, 1, f"there are {len(parts)} files prologue/{name}.lua")
                 continue
             part = parts[0]
-            text = part.read_text().splitlines()
-            functions = re.findall(r"^local function (\w+)", part.read_text(), re.M)
-            if not any(re.search(rf"(?<!function )\b{function}\(", "\n".join(lines)) for function in functions):
-                offence(path, 1, f"uses {name}, and calls none of {', '.join(functions)}")
-            code += [(1, without_comments(text)) for text in text]
+            parts_used.append(part)
+            code += [(1, without_comments(text)) for text in part.read_text().splitlines()]
+    callers = "\n".join(lines + [text for _, text in code])
+    for part in parts_used:
+        functions = re.findall(r"^local function (\w+)", part.read_text(), re.M)
+        if not any(re.search(rf"(?<!function )\b{function}\(", callers) for function in functions):
+            offence(path, 1, f"uses {part.stem}, and calls none of {', '.join(functions)}")
     return code
 
 

@@ -166,7 +166,7 @@ Test(redis_bull_requeue, a_job_that_is_not_failed_stays_where_it_is) {
     refused(f.r, ask_new(), "waiting", "it is active");
     redis_ok(f.r, "DEL " BULL "active");
     redis_ok(f.r, "ZADD " BULL "delayed 5 7");
-    refused(f.r, ask_new(), "waiting", "it is active or delayed");
+    refused(f.r, ask_new(), "waiting", "it is delayed, or waits");
     redis_ok(f.r, "DEL " BULL "delayed");
     redis_ok(f.r, "HSET " BULL "7 timestamp 1700000009999");
     refused(f.r, ask_new(), "waiting", "another job has its id");

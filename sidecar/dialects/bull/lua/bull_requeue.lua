@@ -25,44 +25,21 @@
 -- ARGV[10+] these, then names and values of the record; this script adds 'at'
 -- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
 -- Optional PUBLISH
--- Uses     types, now, requeues, erasures, rights
+-- Uses     types, now, requeues, erasures, rights, failed_jobs
 -- Safe     as requeue: the marker admits one caller, and all checks, also of rights, come before the first write. The job is in wait
 --          before it leaves failed. No allow-oom: a full Redis refuses the script.
-local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'},
-    {KEYS[8], 'list'}, {KEYS[9], 'string'}, {KEYS[10], 'list'}, {KEYS[11], 'zset'}, {KEYS[12], 'string'}}
-for i, want in ipairs(wanted) do wanted[i] = {want[1], want[1], want[2]} end
-local refusal = wrong_type(wanted)
+local refusal, job = failed_job({{KEYS[9], 'string'}}, {KEYS[11]}, {}, {unpack(ARGV, 10)})
 if refusal then return refusal end
-local id, stalls, fields, record = ARGV[4], tonumber(ARGV[7]), {}, {}
-for i = 10, #ARGV do
-    local to = #fields < tonumber(ARGV[9]) and fields or record
-    to[#to + 1] = ARGV[i]
-end
-refusal = answered(true, ARGV[3] == '1')
-if refusal then return refusal end
-local job_type = redis.call('TYPE', KEYS[4]).ok
-if job_type ~= 'none' and job_type ~= 'hash' then return {'waiting', 'its key holds a ' .. job_type} end
-if redis.call('EXISTS', KEYS[5]) == 1 then return {'waiting', 'a worker has it'} end
-local failed = redis.call('ZSCORE', KEYS[6], id)
-local job = redis.call('HMGET', KEYS[4], 'name', 'timestamp', 'stalledCounter')
-local there = job[1] ~= false -- a worker may write fields of a job that is gone, but never its name
-if there and ARGV[5] ~= '' and (job[2] or '') ~= ARGV[5] then return {'waiting', 'another job has its id now'} end
-if there and not failed then return {'waiting', 'it is no longer failed: it waits, runs, or has completed'} end
-if redis.call('LPOS', KEYS[10], id) or redis.call('ZSCORE', KEYS[11], id) then return {'waiting', 'it is active or delayed'} end
-if not there and #fields == 0 then return {'waiting', 'its hash is gone, and the audit log has no copy'} end
-local at = now_ms()
-local target = redis.call('EXISTS', KEYS[9]) == 1 and KEYS[8] or KEYS[7]
-local last_id = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
--- After FLUSHALL or obliterate() Bull numbers new jobs from 1 again, and drops a new job whose number has a hash.
-local raises = not there and #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > last_id
+local at, id, stalls = now_ms(), ARGV[4], tonumber(ARGV[7])
 local push = ARGV[6] == '1' and 'RPUSH' or 'LPUSH'
+local target = redis.call('EXISTS', KEYS[9]) == 1 and KEYS[8] or KEYS[7]
 refusal = missing_right({{'XADD', KEYS[2]}, {'HSET', KEYS[3]}, {'HSET', KEYS[1]}, {'HSET', KEYS[4]}, {'HGET', KEYS[4]},
-    {'SET', raises and KEYS[12]}, {push, target}, {'HDEL', KEYS[4]}, {'ZREM', KEYS[6]}})
+    {'SET', job.raises and KEYS[12]}, {push, target}, {'HDEL', KEYS[4]}, {'ZREM', KEYS[6]}})
 if refusal then return refusal end
 
-add_record(at, 'requeued ' .. at .. ' ' .. ARGV[2], record, ARGV[8])
-if not there then redis.call('HSET', KEYS[4], unpack(fields)) end
-if raises then redis.call('SET', KEYS[12], id) end
+add_record(at, 'requeued ' .. at .. ' ' .. ARGV[2], job.record, ARGV[8])
+if not job.there then redis.call('HSET', KEYS[4], unpack(job.fields)) end
+if job.raises then redis.call('SET', KEYS[12], id) end
 if push == 'RPUSH' then redis.call('RPUSH', target, id) else redis.call('LPUSH', target, id) end
 local counter = redis.call('HGET', KEYS[4], 'stalledCounter')
 if (tonumber(counter or '') or 0) > stalls then redis.call('HSET', KEYS[4], 'stalledCounter', '0') end

@@ -34,68 +34,42 @@
 -- ARGV[10+] these, then names and values of the record; this script adds 'at'
 -- Reply    as requeue, {'waiting', why}: nothing was done, because the job is not among the failed ones; {'unfit', why}: nothing was
 --          done, because of its parent
--- Uses     types, now, requeues, erasures, bullmq_meta, rights
+-- Uses     types, now, requeues, erasures, bullmq_meta, rights, failed_jobs
 -- Safe     as requeue: the marker admits one caller, and all checks, also of rights, come before the first write. The job is in wait
 --          before it leaves failed. No allow-oom: a full Redis refuses the script.
-local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'}, {KEYS[8], 'list'},
-    {KEYS[9], 'hash'}, {KEYS[10], 'list'}, {KEYS[11], 'zset'}, {KEYS[12], 'string'}, {KEYS[13], 'zset'}, {KEYS[14], 'string'},
-    {KEYS[15], 'zset'}, {KEYS[16], 'stream'}, {KEYS[17], 'zset'}, {KEYS[18], 'hash'}, {KEYS[19], 'zset'}, {KEYS[20], 'hash'},
-    {KEYS[21], 'set'}}
-for i, want in ipairs(wanted) do wanted[i] = {want[1], want[1], want[2]} end
-local refusal = wrong_type(wanted)
+local refusal, job = failed_job({{KEYS[9], 'hash'}, {KEYS[14], 'string'}, {KEYS[15], 'zset'}, {KEYS[16], 'stream'}, {KEYS[18], 'hash'},
+    {KEYS[19], 'zset'}, {KEYS[20], 'hash'}, {KEYS[21], 'set'}}, {KEYS[11], KEYS[13], KEYS[17]}, {'priority', 'parentKey'},
+    {unpack(ARGV, 10)})
 if refusal then return refusal end
-local id, fields, record = ARGV[4], {}, {}
-for i = 10, #ARGV do
-    local to = #fields < tonumber(ARGV[9]) and fields or record
-    to[#to + 1] = ARGV[i]
-end
-refusal = answered(true, ARGV[3] == '1')
-if refusal then return refusal end
-local job_type = redis.call('TYPE', KEYS[4]).ok
-if job_type ~= 'none' and job_type ~= 'hash' then return {'waiting', 'its key holds a ' .. job_type} end
-if redis.call('EXISTS', KEYS[5]) == 1 then return {'waiting', 'a worker has it'} end
-local failed = redis.call('ZSCORE', KEYS[6], id)
-local job = redis.call('HMGET', KEYS[4], 'name', 'timestamp', 'priority', 'parentKey')
-local there = job[1] ~= false -- a worker may write fields of a job that is gone, but never its name
-if there and ARGV[5] ~= '' and (job[2] or '') ~= ARGV[5] then return {'waiting', 'another job has its id now'} end
-if there and not failed then return {'waiting', 'it is no longer failed: it waits, runs, or has completed'} end
-if redis.call('LPOS', KEYS[10], id) then return {'waiting', 'it is active'} end
-for _, key in ipairs({KEYS[11], KEYS[13], KEYS[17]}) do
-    if redis.call('ZSCORE', key, id) then return {'waiting', 'it is delayed, or waits'} end
-end
-if not there and #fields == 0 then return {'waiting', 'its hash is gone, and the audit log has no copy'} end
-local parent = there and job[4] or ''
+local id, there, parent = ARGV[4], job.there, job.there and job.values[4] or ''
 if parent ~= '' and parent ~= ARGV[7] then
     return {'unfit', 'its parent ' .. string.sub(parent, 1, 128) .. ' is in no bullmq queue of this config'}
 end
 
 local queue = bullmq_meta(KEYS[9], KEYS[7], KEYS[8])
 local rests = queue.rests(redis.call('LLEN', KEYS[10]))
-local priority = there and job[3] or '0'
-for i = 1, there and 0 or #fields, 2 do
-    if fields[i] == 'priority' then priority = fields[i + 1] end
+local priority = there and job.values[3] or '0'
+for i = 1, there and 0 or #job.fields, 2 do
+    if job.fields[i] == 'priority' then priority = job.fields[i + 1] end
 end
 priority = queue.version >= 6000003000015 and tonumber(priority) or 0 -- before 6.3.15 BullMQ's own script ignores it
 local ordered = priority ~= 0 and priority == priority
 local count = bullmq_number(KEYS[14]) + 1
 local target = queue.target
-local push = ARGV[6] == '1' and 'RPUSH' or 'LPUSH'
 local at = now_ms()
-local last_id = bullmq_number(KEYS[12])
--- After FLUSHALL or obliterate() BullMQ numbers new jobs from 1 again, and drops a new job whose number has a hash.
-local raises = not there and #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > last_id
+local push = ARGV[6] == '1' and 'RPUSH' or 'LPUSH'
 local waits = parent ~= '' and redis.call('EXISTS', KEYS[18]) == 1
 local unsuccessful = waits and redis.call('ZSCORE', KEYS[19], KEYS[4])
 local fails = waits and not unsuccessful and redis.call('HEXISTS', KEYS[20], KEYS[4]) == 1
 refusal = missing_right({{'XADD', KEYS[2]}, {'HSET', KEYS[3]}, {'HSET', KEYS[1]}, {'HSET', not there and KEYS[4]},
-    {'SET', raises and KEYS[12]}, {'SET', ordered and KEYS[14]}, {'ZADD', ordered and KEYS[13]}, {push, not ordered and target},
+    {'SET', job.raises and KEYS[12]}, {'SET', ordered and KEYS[14]}, {'ZADD', ordered and KEYS[13]}, {push, not ordered and target},
     {'ZADD', not rests and KEYS[15]}, {'SADD', (unsuccessful or fails) and KEYS[21]}, {'XADD', KEYS[16]}, {'HDEL', KEYS[4]},
     {'ZREM', KEYS[6]}, {'ZREM', unsuccessful and KEYS[19]}, {'HDEL', fails and KEYS[20]}})
 if refusal then return refusal end
 
-add_record(at, 'requeued ' .. at .. ' ' .. ARGV[2], record, ARGV[8])
-if not there then redis.call('HSET', KEYS[4], unpack(fields)) end
-if raises then redis.call('SET', KEYS[12], id) end
+add_record(at, 'requeued ' .. at .. ' ' .. ARGV[2], job.record, ARGV[8])
+if not there then redis.call('HSET', KEYS[4], unpack(job.fields)) end
+if job.raises then redis.call('SET', KEYS[12], id) end
 if ordered then
     redis.call('SET', KEYS[14], string.format('%.0f', count))
     redis.call('ZADD', KEYS[13], bullmq_score(priority, count), id)
