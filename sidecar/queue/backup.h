@@ -51,7 +51,8 @@ typedef struct rotation_ops {
     void (*marker)(const backup_status_t *status, char random[MARKER_RANDOM_SIZE], buffer_t *out);
 } rotation_ops_t;
 
-// The server's own note about an entry in progress: a pending entry of a consumer group.
+// A note about an entry in progress that is not the sidecar's: a pending entry of a consumer group; of a job of Sidekiq only
+// `idle_ms` since it began, and `deliveries`.
 typedef struct pending_entry {
     const char *id;     // of the entry; borrowed from the reply
     slice_t consumer;   // that has it; borrowed likewise

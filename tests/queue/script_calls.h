@@ -74,7 +74,7 @@ static const struct {
     {&script_sidekiq_requeue,
      "6 sidecar:b:requeued sidecar:b:failures sidecar:b:meta queue:b queues dead event me 0 new b old 9 kind requeued"},
     {&script_sidekiq_promote, "5 sidecar:app:lock schedule sidecar:b:meta queues queue:b T app 9 999 0 9999 1 b"},
-    {&script_sidekiq_work, "3 h:1:a h:1:a:work h:1:a:workers 10000 999 9999"},
+    {&script_sidekiq_work, "3 h:1:a h:1:a:work h:1:a:workers 10000 999 9999 9 0"},
     {&script_sidekiq_settle,
      "10 sidecar:app:lock h:1:a h:1:a:work queue:b queues dead sidecar:b:stamps sidecar:b:failures sidecar:b:meta "
      "sidecar:b:recorded T 10000 t1 value job b digest - new 9999 told kind retried"},

@@ -75,6 +75,15 @@ void sidekiq_job_push(slice_t bytes, const sidekiq_job_t *job, int64_t now_ms, b
     buffer_printf(out, ",\"enqueued_at\":%s}", at);
 }
 
+void sidekiq_job_describe(slice_t bytes, job_t *out) {
+    sidekiq_job_t job;
+    *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .retries_in_job = -1};
+    if (!sidekiq_job_read(bytes, &job) || !json_copy_text(job.jid, out->id, MAX_JOB_ID)) digest_hex(&out->digest, out->id);
+    if (!json_copy_text(job.type, out->type, MAX_JOB_TYPE)) out->type[0] = '\0';
+    if (json_integer(job.retry_count, &out->retries_in_job)) out->retries_in_job++;
+    out->created_ms = sidekiq_time_ms(job.created_at);
+}
+
 void sidekiq_record_begin(job_record_t *record, const call_t *call, slice_t bytes, slice_t id, const char *reason) {
     sidekiq_job_t job = {0};
     char jid[MAX_JOB_ID + 1] = "", type[MAX_JOB_TYPE + 1] = "";

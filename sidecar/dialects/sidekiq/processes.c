@@ -13,28 +13,28 @@
 enum {
     BEAT_TTL_MS = 60000,  // lib/sidekiq/launcher.rb
     LIST_MS = 10000,      // between two reads of the list of processes
-    LIST_COUNT = 500,     // names of one read
-    MOST = 4096,          // processes; each name is compared with all others
     ASKED = 128,          // processes that one step asks for their time left
     PRUNE_MS = 600000,    // between two removals of old stamps
     LATER_MS = 1000,      // until the next try for jobs that could not be settled
-    PAGE_BYTES = 1 << 22, // of jobs that one read returns, and one more job
+    PAGE_BYTES = 1 << 22, // of jobs that one read returns, and one more step
+    PAGE_JOBS = 256,      // likewise
 };
 
 static const char ROLE[] = "monitor";
 
 typedef struct process {
-    char *key;  // of its hash; owned
-    mono_t due; // when to ask for its time left
-    bool dead;  // its beat has ended, and its jobs are next
-    bool told;  // its jobs that stay were logged
+    char *key;                   // of its hash; owned
+    mono_t due;                  // when to ask for its time left
+    bool dead;                   // its beat has ended, and its jobs are next
+    bool told;                   // its jobs that stay were logged
+    char cursor[SIDEKIQ_CURSOR]; // of its jobs; "0" or "" = from the first one
 } process_t;
 
 typedef struct processes {
     const queue_keys_t *at;
     process_t *all; // owned
     size_t count;
-    char cursor[24]; // of the list of processes
+    char cursor[SIDEKIQ_CURSOR]; // of the list of processes
     mono_t list_at, prune_at;
     uint64_t pruned; // cursor of the removal
     int64_t window_ms, now_ms;
@@ -69,11 +69,10 @@ static int64_t processes_dead_ttl(const processes_t *s) { return BEAT_TTL_MS - s
 // ---- The list.
 
 static void processes_add(processes_t *s, slice_t name) {
-    if (s->count == MOST || !name.len || memchr(name.data, '\0', name.len) || !strncmp(name.data, "sidecar:", 8)) return;
-    char *key = mem_printf("%s%.*s", s->at->config->prefix, (int)name.len, name.data);
+    char *key = s->count < SIDEKIQ_PROCESSES_MAX ? sidekiq_process_key(s->at->config, name) : NULL;
     size_t i = 0;
-    while (i < s->count && strcmp(s->all[i].key, key) != 0) i++;
-    if (i < s->count) {
+    while (key && i < s->count && strcmp(s->all[i].key, key) != 0) i++;
+    if (!key || i < s->count) {
         free(key);
         return;
     }
@@ -84,8 +83,7 @@ static void processes_add(processes_t *s, slice_t name) {
 static outcome_t processes_list(processes_t *s, side_task_call_t *call) {
     conn_t *conn = call->redis.conn;
     redisReply *reply;
-    request_begin(conn, "SSCAN", sidekiq_config(s->at->config)->processes, s->cursor, "COUNT");
-    request_int(conn, LIST_COUNT);
+    sidekiq_processes_append(conn, s->at->config, s->cursor);
     if (request_ask(conn, &reply, call->redis.error) != OUTCOME_OK) return call->redis.error->outcome;
     const redisReply *names = reply_at(reply, 1);
     for (size_t i = 0; names && names->type == REDIS_REPLY_ARRAY && i < names->elements; i++)
@@ -98,13 +96,9 @@ static outcome_t processes_list(processes_t *s, side_task_call_t *call) {
 
 // ---- Jobs of a process.
 
-// An entry of the hash of work: {"queue":"default","payload":"{...}","run_at":1700000000}.
 typedef struct work {
     slice_t field, value;
-    buffer_t payload; // the bytes of the job; owned
-    size_t list;
-    char jid[MAX_JOB_ID + 1];
-    digest_t stamp; // of the jid: field of stamps
+    sidekiq_work_t of; // owns its bytes
     stamp_t old;
     stamp_raw_t raw;
     bool ends;
@@ -119,26 +113,12 @@ typedef struct tally {
 // `beat`: when the jobs were written, by the clock of the process, in s; 0 = unknown. False: the entry stays.
 static bool work_read(const processes_t *s, double beat, work_t *work, tally_t *tally) {
     const sidekiq_config_t *own = sidekiq_config(s->at->config);
-    json_pick_t picks[] = {{.pointer = "/queue"}, {.pointer = "/payload"}, {.pointer = "/run_at"}};
-    sidekiq_job_t named = {0}, job;
-    tally->foreign++;
-    if (!json_pick(work->value, picks, 3) || picks[0].found != JSON_FOUND || picks[1].found != JSON_FOUND) return false;
-    if (picks[0].value.type != JSON_STRING || picks[1].value.type != JSON_STRING) return false;
-    named.queue = picks[0].value.raw;
-    if (!sidekiq_job_list(own, &named, &work->list) || !json_decode(picks[1].value.raw, &work->payload)) return false;
-    tally->foreign--;
-    bool dated = picks[2].found == JSON_FOUND && picks[2].value.type == JSON_NUMBER;
-    if (dated && beat > 0 && (beat - strtod(picks[2].value.raw.data, NULL)) * 1000 < (double)own->min_run_ms) {
-        tally->young++;
-        return false;
-    }
-    slice_t bytes = {work->payload.data, work->payload.len};
-    if (!sidekiq_job_read(bytes, &job) || !json_copy_text(job.jid, work->jid, MAX_JOB_ID)) {
-        digest_t digest = digest_of(bytes.data, bytes.len);
-        digest_hex(&digest, work->jid);
-    }
-    work->stamp = digest_of(work->jid, strlen(work->jid));
-    return true;
+    bool ours = sidekiq_work_read(own, work->value, &work->of);
+    bool dated = work->of.run_at > 0 && beat > 0;
+    bool young = ours && dated && (beat - work->of.run_at) * 1000 < (double)own->min_run_ms;
+    tally->foreign += !ours;
+    tally->young += young;
+    return ours && !young;
 }
 
 // Counts the runs that ended with their process, by jid, within recovery_window.
@@ -157,24 +137,24 @@ static void work_append(const processes_t *s, const side_task_call_t *step, cons
     const call_t *call = &step->redis;
     const sidekiq_config_t *own = sidekiq_config(s->at->config);
     event_t *event = &work->record.event;
-    slice_t bytes = {work->payload.data, work->payload.len};
+    slice_t bytes = {work->of.payload.data, work->of.payload.len};
     stamp_t next = {.born_us = now_ms * 1000, .retries = work->old.retries + 1, .retried_at = now_ms};
     stamp_raw_t raw = stamp_pack(&next);
-    sidekiq_record_begin(&work->record, call, bytes, slice_text(work->jid), work->ends ? "retries_exhausted" : "stalled");
+    sidekiq_record_begin(&work->record, call, bytes, slice_text(work->of.jid), work->ends ? "retries_exhausted" : "stalled");
     event->attempts = work->old.retries + 1;
     if (!work->ends) event->kind = slice_text("retried");
     event->error = slice_text("");
     job_record_date(&work->record, (double)now_ms);
     if (!work->ends) event->payload = (slice_t){0};
     call_script(call, &script_sidekiq_settle, 10);
-    request_text(call->conn, process->key, work_key, own->lists.items[work->list], own->names, own->dead, s->at->stamps,
+    request_text(call->conn, process->key, work_key, own->lists.items[work->of.list], own->names, own->dead, s->at->stamps,
                  s->at->failures, s->at->meta, s->at->recorded, call->token);
     request_int(call->conn, processes_dead_ttl(s));
     request_bytes(call->conn, work->field.data, work->field.len);
     request_bytes(call->conn, work->value.data, work->value.len);
     request_bytes(call->conn, bytes.data, bytes.len);
-    request_text(call->conn, own->queues.items[work->list]);
-    request_bytes(call->conn, work->stamp.bytes, STAMP_FIELD_BYTES);
+    request_text(call->conn, own->queues.items[work->of.list]);
+    request_bytes(call->conn, work->of.stamp.bytes, STAMP_FIELD_BYTES);
     request_bytes(call->conn, work->raw.bytes, work->raw.len);
     request_bytes(call->conn, raw.bytes, work->ends ? 0 : raw.len);
     request_int(call->conn, call->keys->config->stream.max_bytes);
@@ -211,7 +191,7 @@ static void work_note(processes_t *s, const side_task_call_t *call, const work_t
 static void works_read_stamps(const processes_t *s, side_task_call_t *call, work_t *works, size_t count, int64_t now_ms) {
     redisReply *stamps;
     request_begin(call->redis.conn, "HMGET", s->at->stamps);
-    for (size_t i = 0; i < count; i++) request_bytes(call->redis.conn, works[i].stamp.bytes, STAMP_FIELD_BYTES);
+    for (size_t i = 0; i < count; i++) request_bytes(call->redis.conn, works[i].of.stamp.bytes, STAMP_FIELD_BYTES);
     if (request_ask(call->redis.conn, &stamps, call->redis.error) != OUTCOME_OK) return;
     for (size_t i = 0; i < count; i++) work_judge(s, &works[i], reply_at(stamps, i), now_ms);
     freeReplyObject(stamps);
@@ -268,47 +248,41 @@ static bool process_is_reliable(slice_t info) {
 
 // Settles the jobs of a reply of sidekiq_work.lua.
 static void process_settle(processes_t *s, side_task_call_t *call, process_t *process, const redisReply *reply) {
-    enum { HEAD = 7 };
-    size_t bytes = 0;
     tally_t tally = {.large = reply_int(reply_at(reply, 5))};
     double beat = strtod(reply_text(reply_at(reply, 3)), NULL);
     if (beat > 0) beat += (double)reply_int(reply_at(reply, 6)) / 1000;
     bool pro = process_is_reliable(reply_slice(reply_at(reply, 4)));
-    size_t most = pro || reply->elements <= HEAD ? 0 : (reply->elements - HEAD) / 2, count = 0;
+    size_t most = pro ? 0 : sidekiq_work_count(reply), count = 0;
     work_t *works = mem_array(most + 1, sizeof *works);
     for (size_t i = 0; i < most; i++) {
-        works[count] =
-            (work_t){.field = reply_slice(reply->element[HEAD + 2 * i]), .value = reply_slice(reply->element[HEAD + 2 * i + 1])};
-        bytes += works[count].value.len;
+        works[count] = (work_t){.field = sidekiq_work_field(reply, i), .value = sidekiq_work_value(reply, i)};
         if (work_read(s, beat, &works[count], &tally))
             count++;
         else
-            buffer_free(&works[count].payload);
+            buffer_free(&works[count].of.payload);
     }
     if (count) works_settle(s, call, process, reply, works, count, &tally);
     for (size_t i = 0; i < count; i++) {
-        buffer_free(&works[i].payload);
+        buffer_free(&works[i].of.payload);
         job_record_free(&works[i].record);
     }
     free(works);
     process_skip_refusal(s, call, process);
-    if (tally.again || (bytes >= PAGE_BYTES && tally.retried + tally.ended > 0))
-        process->due = mono_add(call->now, LATER_MS * NS_PER_MS);
-    process_log(s, process, &tally, pro && reply->elements > HEAD);
+    if (tally.again) process->due = mono_add(call->now, LATER_MS * NS_PER_MS);
+    snprintf(process->cursor, sizeof process->cursor, "%s", reply_text(reply_at(reply, 7)));
+    process->dead = !sidekiq_cursor_ended(process->cursor);
+    process_log(s, process, &tally, pro && sidekiq_work_count(reply) > 0);
 }
 
 static outcome_t process_recover(processes_t *s, side_task_call_t *call, process_t *process) {
     conn_t *conn = call->redis.conn;
     redisReply *reply;
-    char *work = mem_printf("%s:work", process->key), *workers = mem_printf("%s:workers", process->key);
-    request_script(conn, &script_sidekiq_work, 3);
-    request_text(conn, process->key, work, workers);
-    request_int(conn, processes_dead_ttl(s), s->at->config->policy.max_payload, PAGE_BYTES);
-    free(work);
-    free(workers);
-    conn_expect_job(conn);
+    const sidekiq_page_t page = {process->key, processes_dead_ttl(s), PAGE_BYTES, PAGE_JOBS, process->cursor};
+    sidekiq_work_append(conn, s->at->config, &page);
+    // A process that comes back and dies is due later.
+    if (sidekiq_cursor_ended(process->cursor)) process->due = mono_add(call->now, LIST_MS * NS_PER_MS);
     process->dead = false;
-    process->due = mono_add(call->now, LIST_MS * NS_PER_MS); // a process that comes back and dies is due later
+    *process->cursor = '\0';
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) {
         process_skip_refusal(s, call, process);
         return call->redis.error->outcome;

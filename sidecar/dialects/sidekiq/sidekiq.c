@@ -1,6 +1,5 @@
 // Sidekiq without Pro (sidekiq/sidekiq). The sidecar promotes its delayed jobs, gives back the jobs of killed
 // processes, and records and requeues failures. A member of its zsets and an entry of its lists is the job itself.
-#include "base/json/json.h"
 #include "dialects/failed/failed.h"
 #include "dialects/sidekiq/internal.h"
 #include "dialects/sidekiq/scripts.h"
@@ -32,17 +31,13 @@ static bool sidekiq_is_dispatched(const queue_config_t *queue) { return queue->p
 
 static void sidekiq_jobs_read(const queue_config_t *queue, jobs_state_t state, const jobs_entry_t *entry, job_t *out,
                               slice_t *payload) {
-    slice_t bytes = entry->values[0];
-    sidekiq_job_t job;
     (void)queue, (void)state;
-    *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .retries_in_job = -1};
-    *payload = bytes;
-    if (!sidekiq_job_read(bytes, &job) || !json_copy_text(job.jid, out->id, MAX_JOB_ID)) digest_hex(&out->digest, out->id);
-    if (!json_copy_text(job.type, out->type, MAX_JOB_TYPE)) out->type[0] = '\0';
-    out->created_ms = sidekiq_time_ms(job.created_at);
+    *payload = entry->values[0];
+    sidekiq_job_describe(*payload, out);
 }
 
 static const jobs_ops_t sidekiq_jobs = {.read = sidekiq_jobs_read,
+                                        .in_progress = &sidekiq_running,
                                         .advice = "its jobs belong to Sidekiq: use its Web UI, or Sidekiq::ScheduledSet"};
 
 static const right_t sidekiq_rights[] = {

@@ -187,8 +187,9 @@ static void reader_give(jobs_reader_t *reader, jobs_item_t *item, const job_t *j
 
 static void reader_read_job(const jobs_reader_t *reader, slice_t bytes, job_t *out) {
     const queue_config_t *queue = reader_queue(reader)->config;
-    if (reader->ops->scan && reader->ops->scan->read)
-        reader->ops->scan->read(queue, bytes, out);
+    const scan_ops_t *scan = reader->walk ? reader->walk : reader->ops->scan;
+    if (scan && scan->read)
+        scan->read(queue, bytes, out);
     else
         job_read(&queue->policy, bytes, out);
 }

@@ -4,8 +4,7 @@
 
 #include <criterion/parameterized.h>
 
-enum { THREADS = 3, GONE_MS = 90000 }; /* a process is gone after 20 s, and its keys after 60 s */
-#define DEAD "dead_after = \"20s\"; min_run = \"0s\";"
+enum { THREADS = 3 };
 
 TestSuite(daemon_sidekiq, .timeout = 300);
 
@@ -115,21 +114,6 @@ Test(daemon_sidekiq, promotes_while_no_process_runs_7) { promote_without_a_proce
 
 /* ---- Processes that are gone. */
 
-#define await_gone(setup, cond)                                                                                                  \
-    do {                                                                                                                         \
-        if (wait_for(cond, GONE_MS)) break;                                                                                      \
-        char *log_ = daemon_log((setup)->sidecar);                                                                               \
-        fprintf(stderr, "%s\n", log_);                                                                                           \
-        native_fail(&(setup)->native, "timeout: " #cond);                                                                        \
-    } while (0)
-
-/* Counts the jobs that all processes have noted as their work. */
-static long long noted(const setup_t *setup) {
-    return redis_int(setup->cluster.r, "EVAL %s 0",
-                     "local n = 0 for _, p in ipairs(redis.call('SMEMBERS', 'processes')) do "
-                     "n = n + redis.call('HLEN', p .. ':work') + redis.call('HLEN', p .. ':workers') end return n");
-}
-
 /* A process that runs so many jobs, which wait for the key `go`, and has noted them at a beat. */
 static child_t *process_at_work(setup_t *setup, int before) {
     child_t *child = process(setup);
@@ -139,10 +123,39 @@ static child_t *process_at_work(setup_t *setup, int before) {
     return child;
 }
 
-static void kill_process(child_t *child) {
-    child_signal(child, SIGKILL);
-    child_wait(child, SOON_MS);
-    child_free(child);
+static int times_in(const char *text, const char *part) {
+    int times = 0;
+    while ((text = strstr(text, part))) times++, text++;
+    return times;
+}
+
+/* As people see them: each began when its process says so, and is shown with its process. */
+static void expect_running(const setup_t *setup, int count) {
+    const daemon_output_t *out =
+        daemon_run("jobs", "list", "-c", daemon_config_path(setup->sidecar), "sidekiq", "--state", "in-progress", "-o", "json");
+    cr_assert_eq(out->code, 0, "%s%s", out->out, out->err);
+    redisReply *all =
+        redis_do(setup->cluster.r, "EVAL %s 0",
+                 "local all = {} for _, p in ipairs(redis.call('SMEMBERS', 'processes')) do "
+                 "for _, key in ipairs({p .. ':work', p .. ':workers'}) do "
+                 "for _, v in ipairs(redis.call('HVALS', key)) do local w = cjson.decode(v) "
+                 "for _, x in ipairs({p, cjson.decode(w.payload).jid, w.run_at}) do all[#all + 1] = x end end end end "
+                 "return all");
+    cr_assert_eq(all->elements, 3 * (size_t)count);
+    for (size_t i = 0; i < all->elements; i += 3) {
+        char row[400];
+        time_t at = (time_t)all->element[i + 2]->integer;
+        size_t len = (size_t)snprintf(
+            row, sizeof row,
+            "\"job_id\":\"%s\",\"type\":\"TestJob\",\"worker\":\"%s\",\"key\":\"%s:work%s\",\"due_at\":null,"
+            "\"started_at\":\"",
+            all->element[i + 1]->str, all->element[i]->str, all->element[i]->str, strstr(setup->env[0], "=6") ? "ers" : "");
+        strftime(row + len, sizeof row - len, "%Y-%m-%dT%H:%M:%S.000Z\"", gmtime(&at));
+        cr_expect_not_null(strstr(out->out, row), "%s: %s", row, out->out);
+    }
+    cr_expect_eq(times_in(out->out, "\"retries\":0"), count);
+    cr_expect_eq(times_in(out->out, "\\\"args\\\":[\\\"wait"), count);
+    freeReplyObject(all);
 }
 
 /* Two processes of one host: the jobs of the killed one come back once, as they were, and a new one runs them. */
@@ -150,6 +163,7 @@ static void killed_process(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, DEAD);
     child_t *one = process_at_work(&setup, 0), *two = process_at_work(&setup, THREADS);
+    expect_running(&setup, 2 * THREADS);
     kill_process(one);
     await_gone(&setup, redis_int(setup.cluster.r, "LLEN queue:default") == THREADS);
     child_t *three = process(&setup);

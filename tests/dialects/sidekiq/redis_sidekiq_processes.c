@@ -253,6 +253,17 @@ Test(redis_sidekiq_processes, many_dead_processes_at_once, .timeout = 60) {
                  2500);
 }
 
+/* More than one read returns; each second one stays, because it is too young. */
+Test(redis_sidekiq_processes, a_process_with_many_jobs_is_read_in_pages) {
+    enum { MANY = 1200 };
+    for (int t = 0; t < MANY; t++)
+        work_on("h:1:a", "work", kept_printf("t%d", t), "default", job(kept_printf("j%d", t)), t % 2 ? 30 : 1);
+    process("h:1:a", "", 9000);
+    look();
+    expect_list("queue:default", MANY / 2);
+    cr_expect_eq(redis_int(r, "HLEN h:1:a:work"), MANY / 2);
+}
+
 static long long commands(void) {
     return redis_int(r, "EVAL %s 0",
                      "return tonumber(string.match(redis.call('INFO', 'stats'), 'total_commands_processed:(%d+)'))");

@@ -4,9 +4,11 @@
 #include "cli/audit/requeue_fixture.h"
 #include "native.h"
 
-enum { JOBS = 20, SOON_MS = 60000 };
+enum { JOBS = 20, SOON_MS = 60000, GONE_MS = 90000 }; /* a process is gone after 20 s, and its keys after 60 s */
+#define DEAD         "dead_after = \"20s\"; min_run = \"0s\";"
 
-#define SIDEKIQ "{ name = \"sidekiq\"; dialect = \"sidekiq\"; queues = [\"default\", \"mailers\"]; %s }"
+#define SIDEKIQ_WITH "{ name = \"sidekiq\"; dialect = \"sidekiq\"; %s }"
+#define SIDEKIQ      "{ name = \"sidekiq\"; dialect = \"sidekiq\"; queues = [\"default\", \"mailers\"]; %s }"
 
 /* A server, a sidecar on it, and processes of one version of Sidekiq. */
 typedef struct {
@@ -16,11 +18,15 @@ typedef struct {
     const char *env[8];
 } setup_t;
 
-static inline void setup_begin(setup_t *setup, const char *version, const char *settings) {
+static inline void setup_begin_with(setup_t *setup, const char *version, const char *settings) {
     *setup = (setup_t){.cluster = cluster_begin(&(server_options_t){.tcp = true}), .env = {version}};
     setup->native = native_begin("sidekiq", setup->cluster.server);
     setup->sidecar =
-        cluster_sidecar_up(&setup->cluster, (sidecar_t){.queues = kept_printf(SIDEKIQ, settings), .all_roles = true});
+        cluster_sidecar_up(&setup->cluster, (sidecar_t){.queues = kept_printf(SIDEKIQ_WITH, settings), .all_roles = true});
+}
+
+static inline void setup_begin(setup_t *setup, const char *version, const char *settings) {
+    setup_begin_with(setup, version, kept_printf("queues = [\"default\", \"mailers\"]; %s", settings));
 }
 
 static inline void setup_end(setup_t *setup) {
@@ -69,4 +75,25 @@ static inline void produce(setup_t *setup, const char *kind, int count, int dela
 
 static inline long long rows(const setup_t *setup, const char *where) {
     return audit_log_int(daemon_audit_path(setup->sidecar), kept_printf("SELECT count(*) FROM events WHERE %s", where));
+}
+
+#define await_gone(setup, cond)                                                                                                  \
+    do {                                                                                                                         \
+        if (wait_for(cond, GONE_MS)) break;                                                                                      \
+        char *log_ = daemon_log((setup)->sidecar);                                                                               \
+        fprintf(stderr, "%s\n", log_);                                                                                           \
+        native_fail(&(setup)->native, "timeout: " #cond);                                                                        \
+    } while (0)
+
+/* Counts the jobs that all processes have noted as their work. */
+static inline long long noted(const setup_t *setup) {
+    return redis_int(setup->cluster.r, "EVAL %s 0",
+                     "local n = 0 for _, p in ipairs(redis.call('SMEMBERS', 'processes')) do "
+                     "n = n + redis.call('HLEN', p .. ':work') + redis.call('HLEN', p .. ':workers') end return n");
+}
+
+static inline void kill_process(child_t *child) {
+    child_signal(child, SIGKILL);
+    child_wait(child, SOON_MS);
+    child_free(child);
 }

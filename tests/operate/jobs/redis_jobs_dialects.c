@@ -161,3 +161,82 @@ Test(redis_jobs_dialects, a_slice_of_a_stream_begins_where_the_last_one_has_ende
     jobs_close(reader);
     cr_expect_str_eq(read_jobs[0].payload, "job 300", "what a consumer has read meanwhile is not ready");
 }
+
+#define WORK(queue, payload) "{\"queue\":\"" queue "\",\"payload\":\"" payload "\",\"run_at\":1700000005}"
+#define SIDEKIQ_JOB(jid, more)                                                                                                   \
+    "{\\\"class\\\":\\\"Mail\\\",\\\"args\\\":[],\\\"jid\\\":\\\"" jid "\\\",\\\"created_at\\\":1700000000.5" more "}"
+
+Test(redis_jobs_dialects, sidekiq_shows_what_each_process_runs) {
+    begin("dialect = \"sidekiq\"; queues = [\"default\"]; prefix = \"shop:\"; max_payload = \"1KiB\";");
+    redis_ok(f.r, "SADD shop:processes h:1:a h:2:b h:3:c h:4:d sidecar:x");
+    redis_ok(f.r, "HSET shop:h:1:a beat 1700000006.5");
+    redis_ok(f.r, "HSET shop:h:1:a:work t1 %s t2 %s t3 x t4 %s", WORK("default", SIDEKIQ_JOB("j1", ",\\\"retry_count\\\":1")),
+             WORK("other", SIDEKIQ_JOB("j2", "")), kept_printf(WORK("default", "%01100d"), 0));
+    redis_ok(f.r, "HSET shop:h:2:b:workers t1 %s", WORK("default", SIDEKIQ_JOB("j3", "")));
+    redis_ok(f.r, "SET shop:h:3:c:work x");
+    read_state(&f, JOBS_IN_PROGRESS);
+    cr_assert_eq(read_count, 2);
+    const read_job_t *one = &read_jobs[strcmp(read_jobs[0].id, "j1") != 0], *two = &read_jobs[one == read_jobs];
+    cr_expect_str_eq(one->id, "j1");
+    cr_expect_str_eq(one->type, "Mail");
+    cr_expect_str_eq(one->worker, "h:1:a");
+    cr_expect_str_eq(one->key, "shop:h:1:a:work");
+    cr_expect_str_eq(one->payload,
+                     "{\"class\":\"Mail\",\"args\":[],\"jid\":\"j1\",\"created_at\":1700000000.5,\"retry_count\":1}");
+    cr_expect_eq(one->since, 1700000005000);
+    cr_expect_eq(one->created, 1700000000500);
+    cr_expect_eq(one->retries, 2);
+    cr_expect_str_eq(two->id, "j3");
+    cr_expect_str_eq(two->worker, "h:2:b");
+    cr_expect_str_eq(two->key, "shop:h:2:b:workers");
+    cr_expect_eq(two->retries, 0);
+    read_all(&f, &(jobs_query_t){.state = JOBS_IN_PROGRESS, .texts = (const char *const[]){"j3"}, .text_count = 1});
+    cr_expect_eq(read_count, 1);
+}
+
+/* Also of a process whose hash Redis returns as a whole, because its values are small. Pages have as many as were asked for. */
+Test(redis_jobs_dialects, sidekiq_shows_processes_of_any_size_in_pages) {
+    enum { LARGE = 1000, SMALL = 400, MANY = 700 };
+    begin("dialect = \"sidekiq\";");
+    redis_ok(f.r, "CONFIG SET hash-max-ziplist-entries 1000");
+    for (int i = 0; i < LARGE; i++)
+        redis_ok(f.r, "HSET h:1:a:work %s %s", kept_printf("t%d", i), kept_printf(WORK("default", SIDEKIQ_JOB("a%d", "")), i));
+    for (int i = 0; i < SMALL; i++)
+        redis_ok(f.r, "HSET h:2:b:work %s %s", kept_printf("t%d", i),
+                 kept_printf("{\"queue\":\"default\",\"payload\":\"b%d\"}", i));
+    redis_ok(f.r, "SADD processes h:1:a h:2:b");
+    for (int i = 0; i < MANY; i++) {
+        redis_ok(f.r, "SADD processes %s", kept_printf("h:9:%d", i));
+        redis_ok(f.r, "HSET %s t %s", kept_printf("h:9:%d:work", i), kept_printf(WORK("default", SIDEKIQ_JOB("c%d", "")), i));
+    }
+    read_state(&f, JOBS_IN_PROGRESS);
+    cr_assert_eq(read_count, LARGE + SMALL + MANY);
+    for (int i = 0; i < LARGE; i++) cr_expect_eq(times_read(kept_printf("a%d", i)), 1);
+    for (int i = 0; i < MANY; i++) cr_expect_eq(times_read(kept_printf("c%d", i)), 1);
+    buffer_t cursor = {0};
+    read_count = 0;
+    for (size_t most = 10; read_count < LARGE + SMALL + MANY; most += 190) {
+        size_t before = read_count;
+        jobs_reader_t *reader =
+            jobs_open(f.keys, 0, &(jobs_query_t){.state = JOBS_IN_PROGRESS}, cursor.len ? buffer_text(&cursor) : NULL);
+        read_more(&f, reader, (int64_t)most);
+        cr_assert(jobs_ended(reader) || read_count == before + most);
+        buffer_clear(&cursor);
+        jobs_cursor(reader, &cursor);
+        bool ended = jobs_ended(reader);
+        jobs_close(reader);
+        if (ended) break;
+    }
+    buffer_free(&cursor);
+    cr_assert_eq(read_count, LARGE + SMALL + MANY);
+    for (int i = 0; i < LARGE; i++) cr_expect_eq(times_read(kept_printf("a%d", i)), 1);
+}
+
+/* The entry of the other zset has the same queues: their jobs are shown once. */
+Test(redis_jobs_dialects, sidekiq_shows_running_jobs_at_one_entry) {
+    begin("dialect = \"sidekiq\"; set = \"retry\"; roles = [\"dispatcher\"];");
+    redis_ok(f.r, "SADD processes h:1:a");
+    redis_ok(f.r, "HSET h:1:a:work t1 %s", WORK("default", SIDEKIQ_JOB("j1", "")));
+    read_state(&f, JOBS_IN_PROGRESS);
+    cr_expect_eq(read_count, 0);
+}
