@@ -193,7 +193,10 @@ storms() {
         --filter '@(daemon_auditor_storm|daemon_loop|daemon_promises|daemon_sd_notify)/*'
 }
 
-clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 --filter 'daemon_clients*/*'; }
+clients() {
+    QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 \
+        --filter '@(daemon_clients*|daemon_sidekiq_kills)/*'
+}
 
 # All parts of a release, twice.
 whole_release() { timeout --foreground -k 10 7200 sh tests/release/run.sh; }
