@@ -2,13 +2,14 @@
  * queue moves from BullMQ 5 to 6 while it is paused. Each job is accounted for. */
 #include "bullmq_story.h"
 
+#include "tempdir.h"
 #include "wait.h"
 
 TestSuite(daemon_bullmq_story, .timeout = 600);
 
 #define SETTINGS "roles = [\"dispatcher\", \"monitor\"]; stalled_interval = \"1s\"; max_stalled = 100;"
 
-enum { WORKERS = 3, HALF = 500, POISON = 50, DYING = 6, KILL_EACH = 60 };
+enum { WORKERS = 3, HALF = 500, POISON = 50, DYING = 6, HELD = 24, KILL_EACH = 60 };
 
 typedef struct {
     setup_t setup;
@@ -25,11 +26,14 @@ static void workers_stop(story_t *story) {
     for (int i = 0; i < WORKERS; i++) child_free(story->workers[i]); /* kills it, with the jobs that it runs */
 }
 
-/* 500 jobs, of which POISON fail for good, and DYING kill the process that runs them first. */
+/* 500 jobs, of which POISON fail for good, and DYING kill the process that runs them first. The first HELD of them keep all
+ * workers busy until work_until has killed one. */
 static void produce_half(setup_t *setup) {
+    unlink(temp_path(setup->native.dir, "go"));
+    produce(setup, "wait", HELD, "{}");
     produce(setup, "poison", POISON, "{\"attempts\":2,\"backoff\":100}");
     produce(setup, "slow", 200, "{\"delay\":500}");
-    produce(setup, "ok", 144, "{\"priority\":3,\"delay\":200}");
+    produce(setup, "ok", 144 - HELD, "{\"priority\":3,\"delay\":200}");
     produce(setup, "flaky", 100, "{\"attempts\":5,\"backoff\":{\"type\":\"exponential\",\"delay\":50},\"priority\":2}");
     produce(setup, "die", DYING, "{\"attempts\":3}");
 }
@@ -65,6 +69,7 @@ static void work_until(story_t *story, long long jobs) {
         if (now < jobs && now - begin >= kills * KILL_EACH) {
             child_kill(story->workers[kills % WORKERS]);
             if (kills++ % 3 == 0) kill_leader(story);
+            temp_write(temp_path(story->setup.native.dir, "go"), "");
         }
     } while (now < jobs && wait_again(&wait));
     story->kills += kills;
