@@ -36,9 +36,10 @@
 --          deleted. An error of all entries: the stream has no such group, or has others, too
 -- Optional LTRIM
 -- Uses     types, fence, records, report_ids, rights, clock, notifications, groups, consumers, deliveries
--- Safe     fenced; by compare; checks preconditions and rights of all entries before the first write; adds before it removes. A copy comes
---          before its record, because only XADD notices a stream that is out of ids: its error leaves the entry pending. The
---          record of an end comes before XACK. XDEL and XACK of equal entries of another id do no harm.
+-- Safe     fenced; by compare; checks preconditions and rights of all entries before the first write; adds before it removes. A copy, also
+--          that for dlq, comes before its record, because only XADD notices a stream that is out of ids: its error leaves the entry pending
+--          without a record. An end without a record takes its copy back. The record of an end comes before XACK. XDEL and XACK of equal
+--          entries of another id do no harm.
 local began = clock_us()
 local stream, group, STAMP_BYTES, FIELDS_MAX = KEYS[6], ARGV[5], 28, 7000
 local function other(number) return KEYS[number] ~= KEYS[1] and KEYS[number] or nil end
@@ -101,7 +102,7 @@ local function right_refusal(job, room)
     if proven[kind] then return end
     local missing = missing_right({{'XADD', room and KEYS[4]}, {'HSET', room and KEYS[5]}, {'XACK', stream}, {'XDEL', stream},
         {'XADD', not job.ends and stream}, {'ZADD', not job.ends and delayed}, {'HSET', not job.ends and KEYS[2]},
-        {'XADD', job.ends and dlq}, {'HDEL', job.ends and KEYS[2]}, {'HDEL', job.report ~= '' and KEYS[3]}})
+        {'XADD', job.ends and dlq}, {'XDEL', job.ends and dlq}, {'HDEL', job.ends and KEYS[2]}, {'HDEL', job.report ~= '' and KEYS[3]}})
     proven[kind] = not missing
     return missing
 end
@@ -122,11 +123,13 @@ local function is_delayed(job)
     if ARGV[2] == 's' then due = due / 1000 end
     return redis.call('ZADD', delayed, 'NX', string.format('%.3f', due), job.fields[2]) == 1
 end
--- Adds the copy of a retry. Returns an error.
+-- Adds the copy of a retry, or that of an end for dlq. Returns an error.
 local function copy(job)
-    if job.ends or is_delayed(job) then return end
-    local id = redis.pcall('XADD', stream, '*', unpack(job.fields))
-    return type(id) == 'table' and id or nil
+    local to = job.ends and dlq or not job.ends and not is_delayed(job) and stream
+    if not to or not job.fields then return end
+    local id = redis.pcall('XADD', to, '*', unpack(job.fields))
+    if type(id) == 'table' then return {err = 'cannot add to the stream "' .. to .. '": ' .. id.err} end
+    job.letter = job.ends and id
 end
 
 local settled = {}
@@ -145,15 +148,10 @@ for _, job in ipairs(jobs) do
 end
 record_jobs(KEYS[4], KEYS[5], settled, bytes, length)
 local stamped, unstamped, answered, ids, ended = {}, {}, {}, {}, {}
-local function is_done(job)
-    if not job.ends then return true end
-    if job.answer ~= 'settled' then return false end
-    local letter = dlq and job.fields and redis.pcall('XADD', dlq, '*', unpack(job.fields))
-    if type(letter) == 'table' then job.answer = letter end
-    return type(letter) ~= 'table'
-end
 for _, job in ipairs(settled) do
-    if is_done(job) then
+    local done = not job.ends or job.answer == 'settled'
+    if job.letter and not done then redis.call('XDEL', dlq, job.letter) end
+    if done then
         ids[#ids + 1] = job.id
         if job.report ~= '' then answered[#answered + 1] = job.id end
         if job.ends then
