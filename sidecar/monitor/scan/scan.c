@@ -331,8 +331,8 @@ void scan_end(scan_t *scan, mono_t now) {
         mono_max(mono_add(timer->began, scan_apart_ns(scan)),
                  mono_add(now, took_ns * REPORT_SCANS_SHARE > pause_ns ? took_ns * REPORT_SCANS_SHARE : pause_ns));
     timer->next = mono_add(now, scan_next_in_ns(scan, pause_ns));
-    if (timer->changed && scan_scans_for_reports(scan)) timer->next = mono_min(timer->next, timer->report_scan);
     if (pass.reports_kept) timer->next = mono_min(timer->next, mono_max(scan_reports_due(scan), mono_add(now, pause_ns)));
     bool search = timer->changed || report_table_awaits_scan(&scan->reports);
+    if (search && scan_scans_for_reports(scan)) timer->next = mono_min(timer->next, timer->report_scan);
     if (search && scan_has_reports(scan)) timer->search = timer->earliest;
 }

@@ -154,6 +154,19 @@ Test(redis_groups, a_report_wakes_the_monitor) {
     cr_assert_eq(reasons(&d, "reported"), 3);
 }
 
+/* A consumer may get the entry after its report was read, so it takes two scans. The second one does not wait for its interval.
+ */
+Test(redis_groups, a_report_without_its_entry_is_removed_soon) {
+    open_mail(&d, MAIL_EVERY("1h", "1h", ""));
+    add(&d, "job");
+    take(&d, "w1");
+    driver_settle(&d.instance.driver, d.f.r);
+    redis_ok(d.f.r, "HSET mail:errors 1-1 orphan");
+    until(&d, count(&d, "EXISTS mail:errors") == 0);
+    cr_assert_eq(fixture_log_count("removed a report whose job is not in progress"), 1);
+    cr_assert_eq(pending(&d), 1);
+}
+
 Test(redis_groups, without_tracking_reports_are_looked_for) {
     open_mail_with(&d, (fixture_options_t){.proxy = true,
                                            .config = "dispatcher = { blind_poll = \"100ms\"; }; " MAIL_EVERY("1h", "1h", "")});
