@@ -59,6 +59,7 @@ static void walk_set_end(pending_walk_t *walk, const backup_status_t *status, in
 
 static outcome_t walk_status_read(const call_t *call, void *self, backup_status_t *out) {
     pending_walk_t *walk = self;
+    const stream_config_t *own = stream_config(walk->queue);
     redisReply *reply;
     *out = (backup_status_t){.config = walk->queue, .open = true};
     if (conn_read(call->conn, 0, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
@@ -74,11 +75,11 @@ static outcome_t walk_status_read(const call_t *call, void *self, backup_status_
         redis_error_set(call->error, OUTCOME_REFUSED, "stream_group: unexpected reply");
     else if (many)
         redis_error_set(call->error, OUTCOME_REFUSED,
-                        "heartbeat = \"" HEARTBEAT_OF_CONSUMER "\" reads all consumers of the group, and %" PRId64
-                        " are more than the %" PRId64
-                        " for which redis.slice has room: remove those that are gone and have nothing pending (XGROUP "
-                        "DELCONSUMER), use a heartbeat key, or raise redis.slice",
-                        consumers, most);
+                        "the group \"%s\" of the stream \"%s\" has %" PRId64
+                        " consumers, and heartbeat = \"" HEARTBEAT_OF_CONSUMER "\" reads all of them in one step, for which "
+                        "redis.slice has room for %" PRId64 ": remove those that are gone and have nothing pending (XGROUP "
+                        "DELCONSUMER), use a heartbeat key, or set redis.slice to %" PRId64 "us or more",
+                        own->group, own->stream, consumers, most, consumers * CONSUMER_US);
     freeReplyObject(reply);
     return call->error->outcome;
 }

@@ -86,7 +86,9 @@ Test(redis_groups, more_consumers_than_a_slice_can_read_are_refused) {
     add(&d, "job");
     take(&d, "w0");
     for (int i = 1; i <= 10; i++) redis_ok(d.f.r, "XGROUP CREATECONSUMER mail workers w%d", i);
-    until(&d, fixture_log_count("11 are more than the 10 for which redis.slice has room") > 0);
+    until(&d, fixture_log_count("the group \\\"workers\\\" of the stream \\\"mail\\\" has 11 consumers") > 0);
+    cr_expect_gt(fixture_log_count("redis.slice has room for 10: remove"), 0);
+    cr_expect_gt(fixture_log_count("or set redis.slice to 55us or more"), 0);
     driver_run(&d.instance.driver, 300);
     cr_assert_eq(pending(&d), 1);
     redis_ok(d.f.r, "XGROUP DELCONSUMER mail workers w9");
