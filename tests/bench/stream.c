@@ -1,13 +1,26 @@
 // Dialect stream: due members become entries, and entries of dead consumers come back. Each against a client that asks for a bare
 // script of BATCH jobs again and again, without any check, record or stamp: XADD and ZREMRANGEBYRANK, or XPENDING, XRANGE, XADD,
-// XACK and XDEL. A round has both, so that the ratio does not depend on the load of the machine.
+// XACK and XDEL. A round has both, so that the ratio does not depend on the load of the machine. And 200,000 pending entries: how
+// long a scan holds Redis, and how much memory the sidecar takes.
 #include "bench.h"
 
-enum { DUE = 100000, DEAD = 20000, BATCH = 64, PER_CALL = 5000, POLL_US = 1000, POLLS_MAX = 120000 };
+enum {
+    DUE = 100000,
+    DEAD = 20000,
+    MANY = 200000,
+    SCANS = 3,
+    SLOWLOG = 100000,
+    BATCH = 64,
+    PER_CALL = 5000,
+    POLL_US = 1000,
+    POLLS_MAX = 120000
+};
 
 #define QUEUE                                                                                                                    \
     "{ name = \"q0\"; dialect = \"stream\"; group = \"workers\"; protected_timeout = \"1m\"; id_path = \"/id\"; roles = "        \
     "[\"dispatcher\", \"monitor\"]; }"
+// A scan reads all entries: their ids are older than the timeout. Those of living workers do not stall meanwhile.
+#define MANY_QUEUE "{ name = \"q0\"; dialect = \"stream\"; group = \"workers\"; protected_timeout = \"30m\"; id_path = \"/id\"; }"
 #define JOB                                                                                                                      \
     "'{\"id\":' .. i .. ',\"to\":\"ann@example.org\",\"template\":\"welcome\",\"text\":\"' .. string.rep('x', 40) .. '\"}'"
 
@@ -47,21 +60,24 @@ static void due_load(redisContext *redis) {
                  "for i = ARGV[1], ARGV[2] do redis.call('ZADD', 'stage', 1600000000000 + i, " JOB ") end", i, i + PER_CALL - 1);
 }
 
-// Puts entries of an hour ago in progress, at a consumer that has gone.
-static void dead_load(redisContext *redis) {
-    for (int i = 0; i < DEAD; i += PER_CALL)
-        redis_do(redis, "EVAL %s 0 %d %d %lld",
+// Puts entries of an hour ago in progress, at a consumer that got them `idle_ms` ago.
+static void pending_load(redisContext *redis, int count, int idle_ms) {
+    for (int i = 0; i < count; i += PER_CALL)
+        redis_do(redis, "EVAL %s 0 %d %d %lld %d",
                  "local ids = {} for i = ARGV[1], ARGV[2] do ids[#ids + 1] = redis.call('XADD', 'q0', string.format('%.0f-%d', "
                  "ARGV[3], i), 'data', " JOB ") end "
                  "redis.call('XREADGROUP', 'GROUP', 'workers', 'w1', 'COUNT', 100000, 'STREAMS', 'q0', '>') "
-                 "for _, id in ipairs(ids) do redis.call('XCLAIM', 'q0', 'workers', 'w1', 0, id, 'IDLE', 3600000, 'RETRYCOUNT', "
+                 "for _, id in ipairs(ids) do redis.call('XCLAIM', 'q0', 'workers', 'w1', 0, id, 'IDLE', ARGV[4], 'RETRYCOUNT', "
                  "1) end",
-                 i, i + PER_CALL - 1, (long long)(wall_us() / 1000 - 3600000 + i));
+                 i, i + PER_CALL - 1, (long long)(wall_us() / 1000 - 3600000 + i), idle_ms);
 }
+static void dead_load(redisContext *redis) { pending_load(redis, DEAD, 3600000); }
 
-static int64_t dead_back(redisContext *redis) {
-    return DEAD - redis_do(redis, "EVAL %s 0", "return redis.call('XPENDING', 'q0', 'workers')[1]");
+static int64_t pending(redisContext *redis) {
+    return redis_do(redis, "EVAL %s 0", "return redis.call('XPENDING', 'q0', 'workers')[1]");
 }
+static int64_t dead_back(redisContext *redis) { return DEAD - pending(redis); }
+static int64_t many_back(redisContext *redis) { return MANY - pending(redis); }
 static int64_t due_done(redisContext *redis) { return redis_do(redis, "XLEN q0"); }
 
 static int64_t await_jobs(redisContext *redis, int64_t (*count)(redisContext *), int64_t least) {
@@ -145,12 +161,107 @@ static void measure(bench_t *bench, redisContext *redis, bool due, double goal) 
     if (!due) table_row(bench, "  the same with records and stamps", &recorded_cpu, 1, 0, 0);
 }
 
+// ---- 200,000 pending entries.
+
+// Scripts of the sidecar in the slow log, by their number of keys: stream_group.lua has 3, stream_page.lua 2.
+typedef struct scripts {
+    double *us;
+    size_t count, scans;
+    double sum_us;
+} scripts_t;
+
+static scripts_t scripts_read(redisContext *redis, const char *keys) {
+    scoped_reply *log = redis_ask(redis, "SLOWLOG GET %d", SLOWLOG);
+    scripts_t scripts = {.us = calloc(log->elements + 1, sizeof(double))};
+    for (size_t i = 0; scripts.us && i < log->elements; i++) {
+        const redisReply *entry = log->element[i], *words = entry->element[3];
+        if (words->elements < 3 || strcasecmp(words->element[0]->str, "evalsha") != 0) continue;
+        scripts.scans += strcmp(words->element[2]->str, "3") == 0;
+        if (keys && strcmp(words->element[2]->str, keys) != 0) continue;
+        scripts.us[scripts.count++] = (double)entry->element[2]->integer;
+        scripts.sum_us += (double)entry->element[2]->integer;
+    }
+    return scripts;
+}
+
+static int64_t scans_done(redisContext *redis) {
+    scripts_t scripts = scripts_read(redis, NULL);
+    free(scripts.us);
+    return (int64_t)scripts.scans;
+}
+
+static void slowlog_begin(redisContext *redis) {
+    redis_do(redis, "CONFIG SET slowlog-max-len %d", SLOWLOG);
+    redis_do(redis, "CONFIG SET slowlog-log-slower-than 0");
+    redis_do(redis, "SLOWLOG RESET");
+}
+
+static void await_scans(redisContext *redis) {
+    for (int i = 0; scans_done(redis) <= SCANS; i++, sleep_us(500000))
+        if (i > 600) die("the scans do not end; see the log of the sidecar");
+}
+
+typedef struct many {
+    series_t pages, half, most, longest, sum_ms, mib, back, back_longest, back_mib;
+} many_t;
+
+static void living_round(const bench_t *bench, redisContext *redis, many_t *to) {
+    group_make(redis);
+    pending_load(redis, MANY, 0);
+    slowlog_begin(redis);
+    pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = "stream-many", .queue = MANY_QUEUE, .scan = "1s"});
+    await_scans(redis); // the last one has only begun
+    scripts_t pages = scripts_read(redis, "2");
+    series_add(&to->pages, (double)pages.count / SCANS);
+    series_add(&to->sum_ms, pages.sum_us / SCANS / 1000);
+    series_add(&to->longest, percentile(pages.us, pages.count, 1));
+    series_add(&to->half, percentile(pages.us, pages.count, 0.5));
+    series_add(&to->most, percentile(pages.us, pages.count, 0.95));
+    series_add(&to->mib, (double)status_kib(pid, "VmHWM") / 1024);
+    free(pages.us);
+    sidecar_stop(pid, SIGTERM);
+}
+
+static void dead_many_round(const bench_t *bench, redisContext *redis, many_t *to) {
+    group_make(redis);
+    pending_load(redis, MANY, 3600000);
+    slowlog_begin(redis);
+    pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = "stream-back", .queue = MANY_QUEUE, .scan = "1s"});
+    int64_t first = await_jobs(redis, many_back, 1), began = mono_us();
+    await_jobs(redis, many_back, MANY);
+    series_add(&to->back, round_of(MANY - first, began, 0).rate);
+    scripts_t all = scripts_read(redis, NULL);
+    series_add(&to->back_longest, percentile(all.us, all.count, 1));
+    series_add(&to->back_mib, (double)status_kib(pid, "VmHWM") / 1024);
+    free(all.us);
+    sidecar_stop(pid, SIGTERM);
+}
+
+static void measure_many(bench_t *bench, redisContext *redis) {
+    many_t many = {0};
+    for (int i = 0; i < bench->rounds; i++) {
+        living_round(bench, redis, &many);
+        dead_many_round(bench, redis, &many);
+    }
+    redis_do(redis, "CONFIG SET slowlog-log-slower-than 10000");
+    table_row(bench, "200,000 pending entries of living workers, pages of a scan", &many.pages, 0, 0, 0);
+    table_row(bench, "  us of Redis for a page, p50", &many.half, 0, 0, 0);
+    table_row(bench, "  us of Redis for a page, p95", &many.most, 0, '<', 500);
+    table_row(bench, "  us of Redis for the longest page", &many.longest, 0, 0, 0);
+    table_row(bench, "  ms of Redis for a scan", &many.sum_ms, 0, 0, 0);
+    table_row(bench, "  MiB of the sidecar, at most", &many.mib, 1, '<', 64);
+    table_row(bench, "200,000 entries of dead consumers back, jobs/s", &many.back, 0, 0, 0);
+    table_row(bench, "  us of Redis for the longest script", &many.back_longest, 0, 0, 0);
+    table_row(bench, "  MiB of the sidecar, at most", &many.back_mib, 1, '<', 64);
+}
+
 int main(int argc, char **argv) {
     bench_t bench = bench_begin(argc, argv);
     redisContext *redis = redis_open(&bench);
     table_head("stream: a consumer group");
     measure(&bench, redis, true, 0.8);
     measure(&bench, redis, false, 0.6);
+    measure_many(&bench, redis);
     redisFree(redis);
     return bench_end(&bench);
 }
