@@ -8,8 +8,8 @@
 
 enum {
     CHAOS_SIDECARS = 3,
-    CHAOS_QUEUES = 8,
-    CHAOS_WORKERS = 40,
+    CHAOS_QUEUES = 9,
+    CHAOS_WORKERS = 45,
     CHAOS_OPERATORS = 3,
     CHAOS_FAULTS = 12, /* that last at the same time */
     CHAOS_NAME = 32,
@@ -31,15 +31,19 @@ typedef struct {
     bool has_delays; /* producers can delay a job */
     int apart;       /* number of a job less the number in its id: jobs of two queues have the same ids */
     bool is_bull, is_event;
+    bool repeats; /* a worker that seemed to be gone finishes its job all the same, and a job of a worker that is gone is lost if
+                     the worker's keys expire before a sidecar looks */
 } chaos_queue_t;
 extern const chaos_queue_t chaos_queues[CHAOS_QUEUES];
 
 typedef struct {
     int queue, holder; /* the worker that took the job last; -1 = none that lives */
     int takes, removed;
-    int64_t due_ms; /* by Redis's clock; 0 = at once */
-    bool quick;     /* of a storm: it takes a worker no time */
-    bool stray;     /* somebody else than the holder reported: the report may hit the holder's execution */
+    int64_t due_ms;     /* by Redis's clock; 0 = at once */
+    bool quick;         /* of a storm: it takes a worker no time */
+    bool stray;         /* somebody else than the holder reported, or there is a second copy: it may hit the holder's execution */
+    int notes;          /* of it in the work of processes, so far: those that no clean end has removed */
+    int64_t forward_ms; /* of the run when it was taken last */
 } chaos_job_t;
 
 typedef enum { FINISH, REPORT, GIVE_UP, DIE, HANG } chaos_fate_t;

@@ -19,10 +19,11 @@ static void tell(chaos_t *c, const char *what) {
     fprintf(stderr, "\n");
 }
 
-/* Failures in Bull's set before a sidecar's first look at it count as recorded. */
-static bool has_looked_at_bull(const chaos_t *c) {
+/* Failures in the set of a foreign system before a sidecar's first look at it count as recorded. */
+static bool has_looked_at_failures(const chaos_t *c) {
     return redis_str(c->cluster.r, "ZSCORE sidecar:video:recorded :seen") &&
-           redis_str(c->cluster.r, "ZSCORE sidecar:photo:recorded :seen");
+           redis_str(c->cluster.r, "ZSCORE sidecar:photo:recorded :seen") &&
+           redis_str(c->cluster.r, "ZSCORE sidecar:mailer:recorded :seen");
 }
 
 static void begin(chaos_t *c) {
@@ -46,7 +47,7 @@ static void begin(chaos_t *c) {
         c->cluster.sidecars[c->cluster.count++] = daemon_start("%s", config);
         free(config);
     }
-    cr_assert(wait_for(has_looked_at_bull(c), 20000), "no sidecar looks at Bull's failures");
+    cr_assert(wait_for(has_looked_at_failures(c), 20000), "no sidecar looks at the failures of Bull, BullMQ and Sidekiq");
 }
 
 /* True: the time of faults is over. */

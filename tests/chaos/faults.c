@@ -110,7 +110,8 @@ static void write_config(chaos_t *c, int sidecar) {
 /* ---- rights */
 
 static void read_rights(chaos_t *c) {
-    static const char *const dialects[] = {NULL, "kmqueue", "private_queues", "bull", "bullmq", "delayed_queue", "stream"};
+    static const char *const dialects[] = {NULL,     "kmqueue",       "private_queues", "bull",
+                                           "bullmq", "delayed_queue", "stream",         "sidekiq"};
     for (size_t d = 0; d < sizeof dialects / sizeof *dialects; d++) {
         rights_t rights = rights_read(dialects[d]);
         for (size_t i = d ? rights.own : 0; i < rights.count; i++) {
@@ -125,9 +126,9 @@ static void read_rights(chaos_t *c) {
 /* Half of the rights withdrawn are of commands by which scripts write, or read what they decide on. */
 static int64_t pick_word(const chaos_t *c, uint64_t amount) {
     static const char *const weighty[] = {
-        "+hset", "+hdel",      "+lpush",  "+rpush", "+lrem", "+zadd", "+zrem",    "+zremrangebyrank",
-        "+xadd", "+xtrim",     "+set",    "+del",   "+sadd", "+srem", "+publish", "+pexpire",
-        "+xlen", "+rpoplpush", "+lindex", "+hget",  "+xack", "+xdel", "+xpending"};
+        "+hset", "+hdel", "+lpush",    "+rpush", "+lrem",    "+zadd",    "+zrem", "+zremrangebyrank", "+xadd",   "+xtrim",
+        "+set",  "+del",  "+sadd",     "+srem",  "+publish", "+pexpire", "+xlen", "+rpoplpush",       "+lindex", "+hget",
+        "+xack", "+xdel", "+xpending", "+hscan", "+pttl",    "+sscan"};
     if (amount % 2) return (int64_t)(amount / 2 % c->word_count);
     const char *word = weighty[amount / 2 % (sizeof weighty / sizeof *weighty)];
     for (size_t i = 0; i < c->word_count; i++)

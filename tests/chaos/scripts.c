@@ -55,8 +55,21 @@
     "redis.call('ZADD', b .. 'failed', at, h) redis.call('XADD', b .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'failed', "  \
     "'jobId', h, 'failedReason', " error ", 'prev', 'active') "
 
-#define GROUP "redis.pcall('XGROUP', 'CREATE', q, 'workers', '0', 'MKSTREAM') "
-#define ENTRY "local entry = string.match(h, '^%S+') "
+/* Sidekiq's own steps: client.rb (atomic_push, raw_push), fetch.rb, job_retry.rb (process_retry, send_to_morgue), and the beat of
+ * launcher.rb, which writes the work of a process anew. Each process has one thread, and notes a job at once. Its keys last for
+ * 42 s, so that it is gone after 2 s without a beat, not after 20 s. */
+#define SIDEKIQ                                                                                                                  \
+    ARGUMENTS                                                                                                                    \
+    "local p, t = 'sk:' .. worker .. ':1:a', redis.call('TIME') local at = t[1] .. string.format('.%06d', t[2]) "                \
+    "local function beat(work) redis.call('DEL', p .. ':work') "                                                                 \
+    "if work then redis.call('HSET', p .. ':work', 't1', cjson.encode({queue = q, payload = work, run_at = t[1] * 1})) "         \
+    "redis.call('PEXPIRE', p .. ':work', 42000) end redis.call('SADD', 'sk:processes', worker .. ':1:a') "                       \
+    "redis.call('HSET', p, 'beat', at, 'info', '{}', 'rtt_us', 1, 'busy', work and 1 or 0) "                                     \
+    "redis.call('PEXPIRE', p, 42000) end "
+#define SIDEKIQ_JOB "'{\"class\":\"Mail\",\"args\":[],\"queue\":\"' .. q .. '\",\"jid\":\"j' .. h .. '\",\"created_at\":' .. at "
+
+#define GROUP       "redis.pcall('XGROUP', 'CREATE', q, 'workers', '0', 'MKSTREAM') "
+#define ENTRY       "local entry = string.match(h, '^%S+') "
 
 const chaos_queue_t chaos_queues[CHAOS_QUEUES] = {
     {.name = "beat", .settings = ROLES PROTECTED HEARTBEAT("beat") "id_path = \"/id\"; retry_window = \"3650d\"; ", LIST_SCRIPTS},
@@ -154,6 +167,37 @@ const chaos_queue_t chaos_queues[CHAOS_QUEUES] = {
          "'delayed', string.format('%.0f', ARGV[4] * 4096), 'j' .. i) end end return 1",
      .has_delays = true,
      .is_bull = true},
+    {.name = "mailer",
+     .settings =
+         ROLES "dialect = \"sidekiq\"; queues = [\"mailer\"]; prefix = \"sk:\"; dead_after = \"20s\"; min_run = \"0s\"; }, "
+               "{ name = \"mailer-retry\"; dialect = \"sidekiq\"; queues = [\"mailer\"]; prefix = \"sk:\"; "
+               "set = \"retry\"; roles = [\"dispatcher\"]; ",
+     .add = SIDEKIQ "redis.call('SADD', 'sk:queues', q) local job = " SIDEKIQ_JOB
+                    "if text ~= '' then return redis.call('ZADD', 'sk:schedule', text / 1000, job .. '}') end "
+                    "return redis.call('LPUSH', 'sk:queue:' .. q, job .. ',\"enqueued_at\":' .. at .. '}')",
+     .take = SIDEKIQ "local job = redis.call('RPOP', 'sk:queue:' .. q) if not job then return false end beat(job) return job",
+     .finish = SIDEKIQ "beat(nil) return 1",
+     .report = SIDEKIQ
+     "local job = cjson.decode(h) job.retry_count = (job.retry_count or -1) + 1 job.error_class, job.error_message = 'E', text "
+     "job.failed_at = tonumber(at) "
+     "if job.retry_count < 1 and text ~= '!never' then redis.call('ZADD', 'sk:retry', t[1] + 0.5, cjson.encode(job)) "
+     "else redis.call('ZADD', 'sk:dead', at, cjson.encode(job)) end beat(nil) return 1",
+     .beat = SIDEKIQ "local old = redis.call('HGET', p .. ':work', 't1') beat(h) "
+                     "return old and cjson.decode(old).payload == h and 1 or 0",
+     .left = "local q = ARGV[1] local n = redis.call('LLEN', 'sk:queue:' .. q) + redis.call('ZCARD', 'sk:schedule') + "
+             "redis.call('ZCARD', 'sk:retry') for _, p in ipairs(redis.call('SMEMBERS', 'sk:processes')) do "
+             "n = n + redis.call('HLEN', 'sk:' .. p .. ':work') end return n",
+     .storm =
+         "local q, worker, at = ARGV[1], 'storm' .. ARGV[2] .. ':1:a', ARGV[4] / 1000 "
+         "for h = tonumber(ARGV[2]), tonumber(ARGV[3]) do local job = " SIDEKIQ_JOB ".. '}' "
+         "if h % 2 == 0 then redis.call('HSET', 'sk:' .. worker .. ':work', 't' .. h, "
+         "cjson.encode({queue = q, payload = job, run_at = 1})) "
+         "else redis.call('ZADD', 'sk:schedule', at, job) end end "
+         "redis.call('SADD', 'sk:processes', worker) redis.call('HSET', 'sk:' .. worker, 'beat', at, 'rtt_us', 1, 'info', '{}') "
+         "redis.call('PEXPIRE', 'sk:' .. worker, 42000) redis.call('PEXPIRE', 'sk:' .. worker .. ':work', 42000) return 1",
+     .times_out = true,
+     .has_delays = true,
+     .repeats = true},
     {.name = "event",
      .settings = ROLES "dialect = \"delayed_queue\"; prefix = \"de_\"; types = [\"a.Event\"]; retry_attempts = 4; "
                        "delays = [\"*: 1s\"]; ",

@@ -44,7 +44,7 @@ static chaos_job_t *new_job(chaos_t *c, int queue) {
         if (!c->jobs) abort();
     }
     chaos_job_t *job = &c->jobs[c->added++];
-    *job = (chaos_job_t){.queue = queue, .holder = -1};
+    *job = (chaos_job_t){.queue = queue, .holder = -1, .forward_ms = c->forward_ms};
     return job;
 }
 
@@ -75,6 +75,7 @@ void chaos_storm(chaos_t *c, int queue, int jobs) {
         chaos_job_t *job = new_job(c, queue);
         job->quick = true;
         job->due_ms = (first + i) % 2 ? now_ms : 0;
+        job->notes = (first + i) % 2 == 0;
     }
     c->stormed += jobs;
     redisReply *reply =
@@ -109,8 +110,12 @@ static void draw_fate(const chaos_t *c, chaos_worker_t *worker, const chaos_job_
 }
 
 static void worker_beat(chaos_t *c, chaos_worker_t *worker) {
-    const char *beat = chaos_queues[worker->queue].beat;
-    if (!chaos_int(c, worker->queue, beat, worker->handle, worker->name, "")) worker->lapsed = true;
+    const chaos_queue_t *queue = &chaos_queues[worker->queue];
+    if (!chaos_int(c, worker->queue, queue->beat, worker->handle, worker->name, "")) {
+        worker->lapsed = true;
+        c->jobs[worker->job].stray |= queue->repeats;
+        c->jobs[worker->job].notes++; /* it notes the job anew */
+    }
     worker->beats_us = wait_now_us() + BEAT_MS * 1000;
 }
 
@@ -158,6 +163,8 @@ static void worker_take(chaos_t *c, int number) {
         check_take(c, worker, job);
         job->holder = number;
         job->takes++;
+        job->notes++;
+        job->forward_ms = c->forward_ms;
         draw_fate(c, worker, job);
         if (worker->beats) worker_beat(c, worker);
         worker->lapsed = false;
@@ -170,6 +177,8 @@ static void worker_act(chaos_t *c, int number) {
     chaos_worker_t *worker = &c->workers[number];
     chaos_job_t *job = &c->jobs[worker->job];
     const chaos_queue_t *queue = &chaos_queues[worker->queue];
+    if (queue->repeats && worker->fate != DIE) worker_beat(c, worker);
+    job->notes -= worker->fate != DIE;
     if (worker->fate == FINISH || worker->fate == HANG) {
         long long copies = chaos_int(c, worker->queue, queue->finish, worker->handle, worker->name, "");
         job->removed += (int)copies;
