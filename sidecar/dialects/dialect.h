@@ -223,6 +223,8 @@ typedef struct dialect_ops {
     const right_t *rights; // rights that only queues of this dialect need; NULL: none
     // The harm of a queue of the same name in another database. NULL: the sidecar may look in vain.
     const char *shared_harm;
+    // What is lost while no instance leads. NULL: nothing.
+    const char *leaderless_harm;
 } dialect_ops_t;
 
 // Operations of queue_config_t.dialect; never NULL for a loaded config.

@@ -236,6 +236,14 @@ Test(unit_config_refusals, sidekiq_names_the_replacement_key) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
+Test(unit_config_refusals, sidekiq_warns_of_a_namespace_without_colon) {
+    char *warnings;
+    config_free(config_case_good(SK("prefix = \"shop\";"), &warnings));
+    cr_expect_str_eq(warnings, F "`prefix` has no colon at its end, and redis-namespace puts one there: \"shop:\"\n");
+    config_free(config_case_good(SK("prefix = \"shop:\";"), &warnings));
+    cr_expect_str_eq(warnings, "");
+}
+
 Test(unit_config_refusals, bullmq_names_the_replacement_key) {
     static const config_case_row_t rows[] = {
         {"defaults = { roles = [\"dispatcher\"]; }; " BM(""),

@@ -1,5 +1,6 @@
 // Whether the keys of a queue are of a Sidekiq that the sidecar knows.
 #include "base/json/json.h"
+#include "config/literal.h"
 #include "dialects/sidekiq/internal.h"
 #include "redis/reply.h"
 
@@ -95,7 +96,7 @@ outcome_t sidekiq_adopt(const call_t *call, buffer_t *refusal) {
     return adopt_each_process(call, at, adopt_check, refusal);
 }
 
-// ---- Notes about versions that were not tested.
+// ---- Notes about versions that were not tested, and about queues that the config lacks.
 
 typedef struct survey {
     survey_report_fn *report;
@@ -114,12 +115,42 @@ static bool survey_note(void *self, const char *process, const version_t *versio
     return false;
 }
 
+// Sidekiq notes each queue that ever had a job, so the application may not use it any more.
+static void survey_queues(const call_t *call, const survey_t *survey) {
+    const sidekiq_config_t *own = sidekiq_config(call->keys->queues[survey->queue].config);
+    const char *first = NULL;
+    size_t others = 0;
+    redis_error_t refusal;
+    request_append(call->conn, "SSCAN", own->names, "0", "COUNT", "500");
+    redisReply *page = conn_read_or_refusal(call->conn, &refusal, call->error);
+    const redisReply *names = reply_at(page, 1);
+    for (size_t i = 0; reply_at(names, i); i++) {
+        const char *name = reply_text(reply_at(names, i));
+        if (strings_has(&own->queues, name)) continue;
+        if (!first || strcmp(name, first) < 0) first = name;
+        others++;
+    }
+    if (first) {
+        buffer_t text = {0};
+        buffer_str(&text, "Sidekiq has the queue ");
+        json_write_string(&text, slice_text(first));
+        if (others > 1) buffer_printf(&text, ", and %zu more", others - 1);
+        buffer_str(&text,
+                   ", which `queues` lacks: due jobs stay there for Sidekiq's poller, and jobs of killed processes are lost: "
+                   "add it, if processes serve it");
+        survey->report(survey->self, false, survey->queue, buffer_text(&text));
+        buffer_free(&text);
+    }
+    conn_reply_free(page);
+}
+
 outcome_t sidekiq_survey(const call_t *call, survey_report_fn *report, void *self) {
     *call->error = (redis_error_t){0};
     for (size_t i = call->queue; i < call->keys->queue_count && call->error->outcome == OUTCOME_OK; i++) {
         survey_t survey = {report, self, i};
         if (call->keys->queues[i].config->dialect != &sidekiq_settings) continue;
         adopt_each_process(call, &call->keys->queues[i], survey_note, &survey);
+        if (sidekiq_config(call->keys->queues[i].config)->set == SIDEKIQ_SCHEDULE) survey_queues(call, &survey);
         if (call->error->outcome == OUTCOME_REFUSED) *call->error = (redis_error_t){0}; // adopt tells
     }
     return call->error->outcome;

@@ -63,6 +63,10 @@ static void sidekiq_derive(derive_t *derive) {
     derive_text(&own->processes, mem_printf("%sprocesses", queue->prefix));
     derive_text(&own->dead, mem_printf("%sdead", queue->prefix));
     queue->policy.score_unit = SCORE_S;
+    size_t len = strlen(queue->prefix);
+    if (len && queue->prefix[len - 1] != ':')
+        derive_warning(derive, "prefix", "`prefix` has no colon at its end, and redis-namespace puts one there: \"%s:\"",
+                       queue->prefix);
     if (config_redis_mode(&derive->config->redis) == REDIS_MODE_CLUSTER)
         derive_error(derive, "dialect",
                      "the keys of Sidekiq lie in many slots, so it cannot work in a Cluster: remove the queue");

@@ -12,7 +12,8 @@ static bool sidekiq_requeue_prepare(const queue_config_t *queue, const event_t *
     if (!sidekiq_job_read(row->payload, &job)) {
         buffer_str(why, "its payload in the audit log is not a job of Sidekiq");
     } else if (!sidekiq_job_list(own, &job, &list)) {
-        buffer_printf(why, "its queue `%.*s` is not among `queues`", (int)job.queue.len, job.queue.len ? job.queue.data : "");
+        buffer_printf(why, "its queue `%.*s` is not in `queues` of the config: add it there, if processes serve it",
+                      (int)job.queue.len, job.queue.len ? job.queue.data : "");
     } else {
         sidekiq_job_push(row->payload, &job, now_ms, true, bytes);
         out->ready = own->lists.items[list];

@@ -58,4 +58,5 @@ const dialect_ops_t dialect_sidekiq = {.settings = &sidekiq_settings,
                                        .adopt = sidekiq_adopt,
                                        .used_append = sidekiq_used_append,
                                        .survey = sidekiq_survey,
-                                       .rights = sidekiq_rights};
+                                       .rights = sidekiq_rights,
+                                       .leaderless_harm = "jobs of processes of Sidekiq that are killed now are lost"};

@@ -1,6 +1,7 @@
 #include "operate/status/checks.h"
 
 #include "base/text/units.h"
+#include "dialects/dialect.h"
 #include "queue/lock.h"
 
 // ---- The preflight.
@@ -40,6 +41,10 @@ static int64_t check_no_leader(const check_subject_t *x, buffer_t *what) {
     if (checks_explained(x) || x->s->config->lock.lead == (x->row->variant == CHECK_NEVER_LEADS)) return 0;
     if (*x->lock->holder || *x->lock->error.text) return 0;
     buffer_printf(what, "no instance leads: the lock %s is free", x->lock_keys->key);
+    const char *harm = NULL;
+    for (size_t i = 0; i < x->s->config->queue_count && !harm; i++)
+        harm = dialect_ops(x->s->config->queues[i].dialect)->leaderless_harm;
+    if (harm) buffer_printf(what, "; %s", harm);
     return 1;
 }
 
@@ -133,11 +138,11 @@ const status_check_t status_checks[] = {
      .next = "Repair the named key, right or setting. The leader checks again every 5 s, without a restart" VERIFY,
      .variant = PREFLIGHT_QUEUE_DISABLED},
     {CHECK_LOCK, STATUS_FAULT, "no_leader", check_no_leader,
-     "Due jobs wait in delayed, and jobs of dead workers stay in progress. Nothing is lost.",
+     "Due jobs wait in delayed, and jobs of dead workers stay in progress. Workers go on.",
      .next = "Start an instance: queue-sidecar run -c {config}. If one runs, its log says why it does not lead; so does "
              "queue-sidecar check -c {config} --redis"},
     {CHECK_LOCK, STATUS_FAULT, "no_leader", check_no_leader,
-     "Due jobs wait in delayed, and jobs of dead workers stay in progress. Nothing is lost. This config has lock.lead = false.",
+     "Due jobs wait in delayed, and jobs of dead workers stay in progress. Workers go on. This config has lock.lead = false.",
      .next = "Start an instance of this group whose config has lock.lead = true. If one runs, its log says why it does not lead",
      .variant = CHECK_NEVER_LEADS},
     {CHECK_LOCK, STATUS_FAULT, "lock_foreign", check_lock_foreign, "No instance can lead while this key exists.",

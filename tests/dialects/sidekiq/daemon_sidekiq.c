@@ -254,6 +254,14 @@ static void worker_of_the_docs(const char *version) {
 Test(daemon_sidekiq, the_worker_of_the_docs_6) { worker_of_the_docs("QS_SIDEKIQ=6"); }
 Test(daemon_sidekiq, the_worker_of_the_docs_7) { worker_of_the_docs("QS_SIDEKIQ=7"); }
 
+/* The keys of a killed process expire, so its jobs wait for a leader no longer than a minute. */
+Test(daemon_sidekiq, status_tells_what_is_lost_while_nobody_leads) {
+    scoped(cluster_end) cluster_t s = cluster_begin(NULL);
+    char *path = cluster_config_file(&s, (sidecar_t){.queues = kept_printf(SIDEKIQ, "")});
+    const daemon_output_t *out = daemon_run("status", "-c", path, "-o", "json");
+    cr_expect(has(out->out, "is free; jobs of processes of Sidekiq that are killed now are lost\""), "%s%s", out->out, out->err);
+}
+
 /* ---- A leader dies in the middle. */
 
 static const char *const POINTS[] = {"settle_before", "settle_sent", "settle_answered", "settle_answered:2"};

@@ -89,6 +89,24 @@ Test(redis_sidekiq, notes_a_version_that_was_not_tested) {
                                          "was tested with\n");
 }
 
+/* Its killed processes' jobs would be lost without a word. */
+Test(redis_sidekiq, notes_queues_that_the_config_lacks) {
+    scoped(buffer_free) buffer_t said = {0};
+    const call_t call = fixture_call(&setup.f, NULL);
+    redis_ok(r, "SADD queues default mailers");
+    cr_assert_eq(dialect_sidekiq.survey(&call, add_note, &said), OUTCOME_OK);
+    cr_expect_str_eq(buffer_text(&said), "");
+    redis_ok(r, "SADD queues low %s z", "a b");
+    cr_assert_eq(dialect_sidekiq.survey(&call, add_note, &said), OUTCOME_OK);
+    cr_expect_str_eq(
+        buffer_text(&said),
+        "0 Sidekiq has the queue \"a b\", and 2 more, which `queues` lacks: due jobs stay there for Sidekiq's poller, and "
+        "jobs of killed processes are lost: add it, if processes serve it\n");
+    redis_ok(r, "DEL queues");
+    redis_ok(r, "SET queues x");
+    cr_expect_eq(dialect_sidekiq.survey(&call, add_note, &said), OUTCOME_OK);
+}
+
 static void die(const char *job, long long ahead_ms) {
     redis_ok(r, "ZADD dead %.6f %s", (double)(redis_ms(r) + ahead_ms) / 1000, job);
 }
@@ -186,8 +204,9 @@ Test(redis_sidekiq, a_requeue_refuses_rows_that_name_no_queue_of_the_config) {
     static const struct {
         const char *payload, *why;
     } rows[] = {{JOB_8("a", ""), ""},
-                {"{\"queue\":\"other\",\"jid\":\"a\"}", "its queue `other` is not among `queues`"},
-                {"{\"jid\":\"a\"}", "its queue `` is not among `queues`"},
+                {"{\"queue\":\"other\",\"jid\":\"a\"}",
+                 "its queue `other` is not in `queues` of the config: add it there, if processes serve it"},
+                {"{\"jid\":\"a\"}", "its queue `` is not in `queues` of the config: add it there, if processes serve it"},
                 {"{\"queue\":\"default\",\"queue\":\"mailers\"}", "its payload in the audit log is not a job of Sidekiq"},
                 {"x", "its payload in the audit log is not a job of Sidekiq"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
