@@ -28,8 +28,9 @@ bool sidekiq_job_read(slice_t bytes, sidekiq_job_t *out) {
     *out = (sidekiq_job_t){0};
     if (!json_pick(bytes, picks, ALL)) return false;
     for (size_t i = 0; i < ALL; i++) {
-        if (picks[i].found != JSON_FOUND || picks[i].value.type == JSON_NULL) continue;
-        bool fits = picks[i].value.type == (i < TEXTS ? JSON_STRING : JSON_NUMBER);
+        bool null = picks[i].value.type == JSON_NULL, replaced = null && i == ENQUEUED; // a push leaves no second one
+        if (picks[i].found != JSON_FOUND || (null && !replaced)) continue;
+        bool fits = replaced || picks[i].value.type == (i < TEXTS ? JSON_STRING : JSON_NUMBER);
         if (!fits && i != WRAPPED && i != ERROR_CLASS && i != ERROR_MESSAGE) return false;
         if (fits && to[i]) *to[i] = picks[i].value.raw;
     }

@@ -68,6 +68,8 @@ Test(unit_sidekiq, a_push_changes_only_its_tokens) {
         {"{\"retry_count\":10,\"enqueued_at\":2.5}", "{\"retry_count\":10,\"enqueued_at\":1800000000.007}", false},
         {"{\"retry_count\":-9223372036854775808,\"enqueued_at\":2.5}",
          "{\"retry_count\":-9223372036854775808,\"enqueued_at\":1800000000.007}", true},
+        {"{\"created_at\":1700000000123,\"enqueued_at\":null}", "{\"created_at\":1700000000123,\"enqueued_at\":1800000000007}",
+         true},
         {"{\"retry_count\":null,\"enqueued_at\":2.5}", "{\"retry_count\":null,\"enqueued_at\":1800000000.007}", true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
