@@ -53,15 +53,15 @@ void sidekiq_job_describe(slice_t bytes, job_t *out);
 // ---- work.c: the processes, and the jobs that each of them runs, as it notes them with each beat.
 
 enum {
-    SIDEKIQ_PROCESSES_MAX = 4096, // more are left out: each name is compared with all others
-    SIDEKIQ_CURSOR = 24,          // bytes of a cursor of SSCAN or HSCAN
+    SIDEKIQ_CURSOR = 24, // bytes of a cursor of SSCAN or HSCAN
     SIDEKIQ_LIVING = -1,
 };
 
 // Begins a request for names of processes from the cursor on; the caller ends it. The reply is that of SSCAN.
 void sidekiq_processes_append(conn_t *conn, const queue_config_t *queue, const char *cursor);
-// The key of a process; owned. NULL: the name may be of no process.
-char *sidekiq_process_key(const queue_config_t *queue, slice_t name);
+// The key of a process that is not among the known ones; owned. NULL: it is, or may be of no process, or there are too many. Each
+// of the `count` known elements of `size` bytes begins with its key.
+char *sidekiq_process_key(const queue_config_t *queue, slice_t name, const void *known, size_t count, size_t size);
 // "" begins, "0" has ended.
 static inline bool sidekiq_cursor_ended(const char *cursor) { return !*cursor || strcmp(cursor, "0") == 0; }
 

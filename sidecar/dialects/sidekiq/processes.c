@@ -69,13 +69,8 @@ static int64_t processes_dead_ttl(const processes_t *s) { return BEAT_TTL_MS - s
 // ---- The list.
 
 static void processes_add(processes_t *s, slice_t name) {
-    char *key = s->count < SIDEKIQ_PROCESSES_MAX ? sidekiq_process_key(s->at->config, name) : NULL;
-    size_t i = 0;
-    while (key && i < s->count && strcmp(s->all[i].key, key) != 0) i++;
-    if (!key || i < s->count) {
-        free(key);
-        return;
-    }
+    char *key = sidekiq_process_key(s->at->config, name, s->all, s->count, sizeof *s->all);
+    if (!key) return;
     s->all = mem_grown(s->all, s->count, sizeof *s->all);
     s->all[s->count++] = (process_t){.key = key};
 }

@@ -67,13 +67,8 @@ static void running_page_append(const call_t *call, void *self, size_t count) {
 }
 
 static void running_add_process(running_t *walk, slice_t name) {
-    char *key = walk->count < SIDEKIQ_PROCESSES_MAX ? sidekiq_process_key(walk->queue, name) : NULL;
-    size_t i = 0;
-    while (key && i < walk->count && strcmp(walk->processes[i], key) != 0) i++;
-    if (!key || i < walk->count) {
-        free(key);
-        return;
-    }
+    char *key = sidekiq_process_key(walk->queue, name, walk->processes, walk->count, sizeof *walk->processes);
+    if (!key) return;
     walk->processes = mem_grown(walk->processes, walk->count, sizeof *walk->processes);
     walk->processes[walk->count++] = key;
 }

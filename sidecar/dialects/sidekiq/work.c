@@ -5,8 +5,9 @@
 #include "redis/reply.h"
 
 enum {
-    LIST_COUNT = 500, // names of one read
-    HEAD = 8,         // elements of a reply before its entries
+    LIST_COUNT = 500,     // names of one read
+    PROCESSES_MAX = 4096, // each name is compared with all others
+    HEAD = 8,             // elements of a reply before its entries
 };
 
 void sidekiq_processes_append(conn_t *conn, const queue_config_t *queue, const char *cursor) {
@@ -14,9 +15,16 @@ void sidekiq_processes_append(conn_t *conn, const queue_config_t *queue, const c
     request_int(conn, LIST_COUNT);
 }
 
-char *sidekiq_process_key(const queue_config_t *queue, slice_t name) {
+char *sidekiq_process_key(const queue_config_t *queue, slice_t name, const void *known, size_t count, size_t size) {
+    if (count == PROCESSES_MAX) return NULL;
     if (!name.len || memchr(name.data, '\0', name.len) || !strncmp(name.data, "sidecar:", 8)) return NULL;
-    return mem_printf("%s%.*s", queue->prefix, (int)name.len, name.data);
+    char *key = mem_printf("%s%.*s", queue->prefix, (int)name.len, name.data);
+    for (size_t i = 0; key && i < count; i++) {
+        if (strcmp(*(char *const *)(const void *)((const char *)known + i * size), key) != 0) continue;
+        free(key);
+        key = NULL;
+    }
+    return key;
 }
 
 void sidekiq_work_append(conn_t *conn, const queue_config_t *queue, const sidekiq_page_t *page) {

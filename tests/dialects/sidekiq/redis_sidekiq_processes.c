@@ -75,6 +75,16 @@ Test(redis_sidekiq_processes, jobs_of_a_dead_process_come_back_once_as_they_were
     cr_expect_eq(metric_get(&setup.metrics->queues[0].retried), 2);
 }
 
+/* Sidekiq Pro pauses queues. */
+Test(redis_sidekiq_processes, a_paused_queue_takes_jobs_that_come_back) {
+    redis_ok(r, "SADD paused default");
+    work_on("h:1:a", "work", "t1", "default", job("j1"), 30);
+    process("h:1:a", "", 9000);
+    look();
+    expect_list("queue:default", 1);
+    cr_expect_eq(redis_int(r, "SISMEMBER paused default"), 1);
+}
+
 Test(redis_sidekiq_processes, the_older_key_is_read_too) {
     work_on("h:1:a", "workers", "t1", "default", job("j1"), 30);
     process("h:1:a", "", 9000);
