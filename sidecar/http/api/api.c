@@ -24,7 +24,6 @@ struct api {
     size_t size; // requests that were submitted and are not done
 
     request_list_t turns; // the first one is next
-    mono_t slice_end;
     api_log_t log;
     api_redis_t redis;
     void *kept; // of a handler; owned
@@ -165,9 +164,7 @@ bool api_is_late(const request_t *request) {
 }
 
 static void api_work(api_t *api, request_t *request) {
-    mono_t now = mono_now();
-    if (!request->began_at.ns) request->began_at = now;
-    api->slice_end = mono_add(now, API_SLICE_MS * NS_PER_MS);
+    if (!request->began_at.ns) request->began_at = mono_now();
     const route_t *route = request->route;
     if (!route->work(api, request)) {
         list_push(&api->turns, request);
@@ -209,9 +206,7 @@ void api_tick(void *self, role_wait_t *wait) {
 
 const api_identity_t *api_identity(const api_t *api) { return &api->identity; }
 config_t *api_config(const api_t *api) { return api->config; }
-metrics_t *api_metrics(const api_t *api) { return api->metrics; }
 const atomic_bool *api_stop(const api_t *api) { return api->stop; }
-mono_t api_slice_end(const api_t *api) { return api->slice_end; }
 audit_t *api_log(api_t *api, answer_t *answer) { return log_open(&api->log, api->config->audit.path, answer); }
 void api_write_log(api_t *api, buffer_t *out) { log_write_facts(&api->log, api->metrics, out); }
 

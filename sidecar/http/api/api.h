@@ -1,5 +1,5 @@
-// The api role: it answers requests that need the audit log or Redis, in slices of at most API_SLICE_MS, in turns. Other requests
-// never wait for it.
+// The api role: it answers requests that need the audit log or Redis, in turns and in slices of API_SLICE_MS, which the row or
+// the reply under way exceeds. Other requests never wait for it.
 #pragma once
 
 #include "config/config.h"
@@ -10,7 +10,7 @@
 #include "model/metrics.h"
 #include "role/role.h"
 
-enum { API_SLICE_MS = 50, API_SEARCH_MS = 1000, API_WAITING_MAX = 32 };
+enum { API_SLICE_MS = 40, API_SLICE_US = 1000 * API_SLICE_MS, API_SEARCH_MS = 1000, API_WAITING_MAX = 32 };
 
 // Returns owned; shares `config`, borrows the rest.
 api_t *api_new(config_t *config, metrics_t *metrics);
@@ -42,9 +42,7 @@ typedef struct api_identity {
 } api_identity_t;
 const api_identity_t *api_identity(const api_t *api);
 config_t *api_config(const api_t *api);
-metrics_t *api_metrics(const api_t *api);
 const atomic_bool *api_stop(const api_t *api);
-mono_t api_slice_end(const api_t *api);
 // Whether a search has used its time.
 bool api_is_late(const request_t *request);
 // The audit log, open for reading. NULL: the problem is the answer.

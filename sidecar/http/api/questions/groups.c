@@ -6,7 +6,7 @@
 #include "http/api/questions/questions.h"
 #include "http/api/questions/search.h"
 
-enum { SLICE_US = 40000, LIMIT = 1000 };
+enum { LIMIT = 1000 };
 
 typedef struct groups {
     search_job_t search;
@@ -92,7 +92,7 @@ bool groups_work(api_t *api, request_t *request) {
     buffer_t why = {0};
     audit_t *audit = search_prepare(api, request, search);
     if (!audit) return true;
-    bool read = audit_groups_read(groups->counts, audit, &search->filter, &search->place, SLICE_US, &why);
+    bool read = audit_groups_read(groups->counts, audit, &search->filter, &search->place, API_SLICE_US, &why);
     if (!read) answer_problem(&request->answer, 503, NULL, "the audit log cannot be read: %s", buffer_text(&why));
     buffer_free(&why);
     if (read && search->place.more && !api_is_late(request)) return false;

@@ -8,7 +8,7 @@
 #include "http/api/questions/questions.h"
 #include "http/api/questions/search.h"
 
-enum { LIMIT = 50, SLICE_MS = 40 };
+enum { LIMIT = 50 };
 
 typedef struct jobs {
     jobs_query_t query;
@@ -154,7 +154,7 @@ static bool jobs_slice(api_t *api, request_t *request, jobs_t *jobs) {
         answer_problem(&request->answer, 400, NULL, "bad `cursor`: send the member next of an answer as it is");
         return false;
     }
-    mono_t end = mono_add(mono_now(), SLICE_MS * NS_PER_MS);
+    mono_t end = mono_add(mono_now(), API_SLICE_MS * NS_PER_MS);
     outcome_t outcome = jobs_read(reader, server.conn, jobs->limit - jobs->count, end, jobs_take, jobs, &error);
     jobs->more = !jobs_ended(reader);
     jobs->missing = jobs->missing || jobs_missing(reader);

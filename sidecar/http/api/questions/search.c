@@ -7,8 +7,6 @@
 #include "operate/filter.h"
 #include "operate/hide.h"
 
-enum { SLICE_US = 40000 }; // the row under way takes some more
-
 // ---- The filter.
 
 static const char *search_value(const param_t *table, size_t count, const params_t *params, const char *name) {
@@ -148,7 +146,7 @@ search_step_t search_slice(api_t *api, request_t *request, search_job_t *search,
     search_taker_t taker = {.search = search, .take = take, .self = self};
     buffer_t why = {0};
     search->filter.limit = limit ? limit - search->count : 0;
-    bool read = audit_search(audit, &search->filter, &search->place, SLICE_US, search_take, &taker, &why);
+    bool read = audit_search(audit, &search->filter, &search->place, API_SLICE_US, search_take, &taker, &why);
     if (!read) answer_problem(&request->answer, 503, NULL, "the audit log cannot be read: %s", buffer_text(&why));
     buffer_free(&why);
     if (!read) return SEARCH_FAILED;
