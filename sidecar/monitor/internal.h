@@ -41,7 +41,7 @@ struct monitor {
 bool monitor_serves(const monitor_t *m, size_t queue); // by its roles; the scans of other queues are zero
 bool monitor_may_serve(monitor_t *m, size_t queue, lease_t *lease);
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease);
-// What it takes to judge the jobs of a page of call->queue. Borrows both.
+// Everything that the verdicts on a page of call->queue need. Borrows both.
 apply_t monitor_apply(monitor_t *m, const call_t *call, const backup_page_t *page, bool from_tail);
 call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error);
 

@@ -37,7 +37,7 @@ void stream_read_each(conn_t *conn, const keyspace_t *keys, stream_entry_fn *ent
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error);
 
-// What stream_read_ends reads of a stream besides. Redis gives an entry only as a whole, so each costs its bytes.
+// Further parts of a stream for stream_read_ends. Redis gives an entry only as a whole, so each costs its bytes.
 typedef struct stream_wanted {
     stream_id_t event_of; // an entry whose event id is wanted; "" = none
     stream_id_t after;    // the first id is wanted if the last one is above this; "" = in any case

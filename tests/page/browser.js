@@ -109,7 +109,7 @@ class Viewer {
         await this.page.screenshot({path: path.join(SHOTS, `${name}.png`), fullPage: true});
     }
 
-    // What axe-core finds, as texts. The page's policy forbids scripts that are not its own, and not those of the debugger.
+    // The findings of axe-core, as texts. The page's policy forbids scripts that are not its own, and not those of the debugger.
     async axe() {
         const session = await this.page.createCDPSession();
         await session.send('Runtime.evaluate', {expression: axe});

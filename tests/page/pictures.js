@@ -59,7 +59,7 @@ queues = ( { name = "invoices"; protected_timeout = "10m"; ready_limit = 1000; h
 
 const COLOURS = {36: '#5fb3c8', 33: '#e0b050', '1;31': '#ff7b72', 1: '#ffffff', 2: '#9aa4ab'};
 
-// What a command writes to a terminal, as SVG.
+// The output of a command in a terminal, as SVG.
 function terminal(command, output) {
     const escape = (text) => text.replace(/[&<> ]/g, (c) => ({'&': '&amp;', '<': '&lt;', '>': '&gt;', ' ': '\u00a0'})[c]);
     const lines = [`$ ${command}`, ...output.replaceAll('\r', '').trimEnd().split('\n')], width = COLUMNS * 7.25 + 32, height = lines.length * 18 + 30;

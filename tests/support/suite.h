@@ -1,4 +1,4 @@
-/* What every file of tests uses: Criterion, the usual headers of C, and set-up and tear-down of a suite. Criterion runs each test
+/* For every file of tests: Criterion, the usual headers of C, and set-up and tear-down of a suite. Criterion runs each test
  * in a process of its own, so a static variable that `start` fills is new in each test. */
 #pragma once
 
