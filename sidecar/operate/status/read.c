@@ -5,6 +5,7 @@
 #include "base/text/time_text.h"
 #include "inspect/survey.h"
 #include "operate/status/status.h"
+#include "role/role.h"
 
 enum {
     STAMPS_MAX = 50000,   // jobs in progress, over all queues, whose stamps are read: some 20 ms of Redis
@@ -195,6 +196,7 @@ static bool status_read_redis(status_t *status, bool slow) {
     status_begin(status, slow);
     for (size_t i = 0; i < status->shards->count; i++) {
         const queue_shard_t *shard = &status->shards->items[i];
+        role_extend_tick(0); // each primary may hang for as long as redis.timeout
         if (shard_read(shard, slow, status))
             reached++;
         else
