@@ -12,7 +12,8 @@ local function try_on_scratch(command, key, ...)
     refusal = string.gsub(refusal, '^@user_script: %d+: %-?', '')
     return (string.gsub(refusal, '^The user executing', 'NOPERM the user executing')) -- there the refusal has no code
 end
--- Arguments of each command after the key: `counts` of them, or 1. The first is call[3], or a word, or 0; the others are 0.
+-- Arguments of each command after the key: `counts` of them, or 1. The first is call[3], or a word, or '0'; the others are '0', because
+-- Redis takes longer to write a number as text than to check the right.
 local words, counts -- made at the first use: most scripts need none
 local granted = {} -- by command, first argument and key: the jobs of a page share most keys
 local function missing_right(calls)
@@ -23,7 +24,7 @@ local function missing_right(calls)
         local command, key, refusal = call[1], call[2], nil
         local right = key and command .. (call[3] or '') .. ' ' .. key
         if key and not granted[right] then
-            local rest = {call[3] or words[command] or 0, 0, 0}
+            local rest = {call[3] or words[command] or '0', '0', '0'}
             if not redis.acl_check_cmd then
                 refusal = try_on_scratch(command, key, unpack(rest, 1, counts[command] or 1))
             elseif not redis.acl_check_cmd(command, key, unpack(rest, 1, counts[command] or 1)) then
