@@ -211,6 +211,23 @@ Test(redis_groups, an_entry_that_is_deleted_while_pending_ends_without_payload) 
     until(&d, reasons(&d, "stalled") == 1);
 }
 
+/* Scripts read several entries at once. */
+Test(redis_groups, entries_that_are_done_or_deleted_between_dead_ones_do_not_come_back) {
+    enum { JOBS = 40 };
+    char *ids[JOBS];
+    int done = 0, deleted = 0;
+    open_mail(&d, MAIL("retry_times = 5;"));
+    for (int i = 0; i < JOBS; i++) ids[i] = add(&d, kept(mem_printf("job%d", i)));
+    take(&d, "w1");
+    for (int i = 20; i < JOBS; i += 3, done++) redis_ok(d.f.r, "XACK mail workers %s", ids[i]);
+    for (int i = 4; i < JOBS; i += 6, deleted++) redis_ok(d.f.r, "XDEL mail %s", ids[i]);
+    until(&d, pending(&d) == 0);
+    cr_assert_eq(reasons(&d, "unreadable"), deleted);
+    cr_assert_eq(reasons(&d, "stalled"), JOBS - done - deleted);
+    cr_assert_eq(count(&d, "XLEN mail"), JOBS - deleted);
+    for (int i = 0; i < JOBS; i++) cr_assert_eq(entries(&d, "mail", kept(mem_printf("job%d", i))), i % 6 != 4, "job %d", i);
+}
+
 /* A copy would reach the other group, too. Promotion goes on: both groups are meant to get each job. */
 Test(redis_groups, a_second_group_stops_the_monitor_but_not_the_dispatcher) {
     open_mail(&d, MAIL("retry_times = 1;"));

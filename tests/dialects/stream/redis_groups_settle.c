@@ -240,3 +240,20 @@ Test(redis_groups_settle, a_page_ends_after_its_slice) {
     cr_assert_str_eq(page_within("1", "(15-1", "3", ""), "16-1 17-1 18-1; to 18-1");
     cr_assert_str_eq(page_within("1", "(43-1", "99", ""), "44-1 45-1 46-1 47-1 48-1 49-1; to 49-1, the end");
 }
+
+/* Returns how many XRANGE a page of all entries takes. */
+static long long reads_of_a_page(void) {
+    redis_ok(d.f.r, "CONFIG RESETSTAT");
+    page_of("-", "99", "");
+    return server_commandstat(d.f.server, "xrange");
+}
+
+/* Entries of others may be large: at most one read meets some. */
+Test(redis_groups_settle, a_page_reads_ahead_until_others_stand_between) {
+    for (int i = 10; i < 48; i++) redis_ok(d.f.r, "XADD mail %d-1 data x", i);
+    redis_ok(d.f.r, "XREADGROUP GROUP workers w1 STREAMS mail >");
+    for (int i = 10; i < 48; i++) redis_ok(d.f.r, "XCLAIM mail workers w1 0 %d-1 IDLE 5000 RETRYCOUNT 1", i);
+    cr_assert_leq(reads_of_a_page(), 12, "of 40 entries");
+    for (int i = 10; i < 48; i += 2) redis_ok(d.f.r, "XACK mail workers %d-1", i);
+    cr_assert_geq(reads_of_a_page(), 18, "of 21 entries, others between");
+}

@@ -22,7 +22,7 @@
 -- ARGV[9]  shared    number of names and values that all records have
 -- ARGV[10+] these names and values; the number of other names in the records; these names; and then for each entry:
 --   kind     r retry, e end, u end of an entry that is deleted
---   id       of the entry
+--   id       of the entry; the ids rise
 --   consumer and
 --   deliveries  that the decision rests on
 --   digest   its field in stamps
@@ -35,7 +35,7 @@
 -- Reply    as settle; 'gone': the entry is not pending, or not idle; 'changed': its consumer, deliveries, stamp or report, or it was
 --          deleted. An error of all entries: the stream has no such group, or has others, too
 -- Optional LTRIM
--- Uses     types, fence, records, report_ids, rights, clock, notifications, groups, consumers, deliveries
+-- Uses     types, fence, records, report_ids, rights, clock, notifications, groups, consumers, deliveries, entries
 -- Safe     fenced; by compare; checks preconditions and rights of all entries before the first write; adds before it removes. A copy, also
 --          that for dlq, comes before its record, because only XADD notices a stream that is out of ids: its error leaves the entry pending
 --          without a record. An end without a record takes its copy back. The record of an end comes before XACK. XDEL and XACK of equal
@@ -88,10 +88,9 @@ local function change(job, stamp)
     local pending = pending_of(job)
     if not pending then return 'gone' end
     if pending[2] ~= job.consumer or deliveries_of(pending) ~= job.deliveries then return 'changed' end
-    local entry = redis.call('XRANGE', stream, job.id, job.id)[1]
-    if (entry == nil) ~= job.deleted then return 'changed' end
-    job.fields = entry and entry[2]
-    if entry and #job.fields > FIELDS_MAX then return {err = 'entry ' .. job.id .. ' has too many fields to be copied'} end
+    job.fields = fields_of(stream, job.id, jobs[#jobs].id)
+    if (job.fields == nil) ~= job.deleted then return 'changed' end
+    if job.fields and #job.fields > FIELDS_MAX then return {err = 'entry ' .. job.id .. ' has too many fields to be copied'} end
     job.record = new_record(at_text, form, job.at + RECORD)
     if text then job.record[#job.record + 1], job.record[#job.record + 2] = 'error', string.sub(text, 1, REPORT_HEAD) end
 end
