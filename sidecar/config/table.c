@@ -258,7 +258,8 @@ const config_key_type_t config_key_types[] = {
     [KEY_REDIS] = {"key", sizeof(char *), ANY_TEXT,
                    "the name of a Redis key, %s to %s bytes, and not begin with \"" CONFIG_OWN_PREFIX "\""},
     [KEY_PATTERN] = {"pattern", sizeof(char *), ANY_TEXT,
-                     "\"off\", or the name of a Redis key with one * for the job id, such as \"email:*_alive\""},
+                     "\"off\", or the name of a Redis key with one * for the job id, such as \"email:*_alive\"; for stream also "
+                     "\"consumer\""},
     [KEY_POINTER] = {"pointer", sizeof(char *), ANY_TEXT, "\"\" or a JSON pointer, such as \"/meta/id\""},
     [KEY_STRINGS] = {"texts", sizeof(strings_t), ANY_LIST, "a list of %s to %s texts, each of 1 to 256 bytes"},
     [KEY_POINTERS] = {"pointers", sizeof(strings_t), ANY_LIST,

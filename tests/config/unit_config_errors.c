@@ -49,10 +49,10 @@ static const config_case_row_t value_faults[] = {
                                                     "to \"512MiB\"; write a whole number and its unit: KiB, MiB, GiB or TiB\n"},
     {"defaults = { heartbeat = \"alive\"; };\n" Q, "F:1: `defaults.heartbeat` is \"alive\", but must be \"off\", or the name "
                                                    "of a Redis key with one * for the job id, such as "
-                                                   "\"email:*_alive\"\n"},
+                                                   "\"email:*_alive\"; for stream also \"consumer\"\n"},
     {"defaults = { heartbeat = \"*:*\"; };\n" Q, "F:1: `defaults.heartbeat` is \"*:*\", but must be \"off\", or the name of "
                                                  "a Redis key with one * for the job id, such as "
-                                                 "\"email:*_alive\"\n"},
+                                                 "\"email:*_alive\"; for stream also \"consumer\"\n"},
     {"defaults = { id_path = \"id\"; };\n" Q,
      "F:1: `defaults.id_path` is \"id\", but must be \"\" or a JSON pointer, such as \"/meta/id\"\n"},
     {"defaults = { hide = [\"/a\", \"card\"]; };\n" Q,

@@ -55,7 +55,7 @@ static void adopt_append(conn_t *conn, const queue_keys_t *at) {
 static void adopt_refuse_version(buffer_t *refusal, const char *base, slice_t version) {
     buffer_printf(refusal, "%s:meta has the version ", base);
     json_write_string(refusal, (slice_t){version.data, version.len < SHOWN_MAX ? version.len : SHOWN_MAX});
-    buffer_str(refusal, ": dialect bullmq serves BullMQ 5 and 6");
+    buffer_str(refusal, ": dialect bullmq serves BullMQ 5 and 6, so update the older one of application and sidecar");
 }
 
 // BullMQ writes its version when an application opens a Queue, and its events whenever something happens to a job. Where only
@@ -90,7 +90,9 @@ static char *survey_text(const bullmq_version_t *version) {
     snprintf(number, sizeof number, "BullMQ %" PRId64 ".%" PRId64 ".%" PRId64, version->major, version->minor, version->patch);
     if (version->major < OLDEST_MAJOR || version->major > NEWEST_MAJOR) return NULL; // adopt refuses it
     if (!bullmq_version_moves(version))
-        return mem_printf("%s is older than 5.53.2: its delayed and stalled jobs are left to the workers", number);
+        return mem_printf(
+            "%s is older than 5.53.2: its delayed and stalled jobs are left to the workers until you update the application",
+            number);
     if (version->minor <= tested_minors[version->major]) return NULL;
     return mem_printf("%s is newer than %" PRId64 ".%" PRId64 ", the newest that dialect bullmq was tested with", number,
                       version->major, tested_minors[version->major]);

@@ -126,9 +126,9 @@ const status_check_t status_checks[] = {
      .next = "If the application runs, compare its names with those of the config: queue-sidecar check -c {config}",
      .variant = PREFLIGHT_NOTE},
     {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight,
-     "Work that needs this key stops for this queue; all other work goes on.",
-     .next = "Find out who writes this key, then rename or delete it, or correct the name in the config. The leader tries again "
-             "every 5 s, without a restart" VERIFY,
+     "Work that needs it stops for this queue; all other work goes on.",
+     .next = "Do what the line above says. A key of the wrong type: find out who writes it, then rename or delete it, or correct "
+             "its name in the config. The leader tries again every 5 s, without a restart" VERIFY,
      .variant = PREFLIGHT_QUEUE_REFUSED},
     {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight,
      "No instance can become leader. A leader that already leads goes on until it ends or loses the lock.",

@@ -29,10 +29,14 @@ Test(redis_bullmq, adopts_only_what_it_knows) {
         {{"HSET " BULL "meta version bullmq-elixir:5.2.3"}, ""},
         {{"XADD " BULL "events * event waiting", "LPUSH " BULL "wait 1"}, ""}, /* only workers have run */
         {{"HSET " BULL "meta version bullmq:4.18.2", "XADD " BULL "events * event waiting"},
-         BULL "meta has the version \"bullmq:4.18.2\": dialect bullmq serves BullMQ 5 and 6"},
+         BULL "meta has the version \"bullmq:4.18.2\": dialect bullmq serves BullMQ 5 and 6, so update the older one of "
+              "application and sidecar"},
         {{"HSET " BULL "meta version bullmq:7.0.0"},
-         BULL "meta has the version \"bullmq:7.0.0\": dialect bullmq serves BullMQ 5 and 6"},
-        {{"HSET " BULL "meta version a\"name"}, BULL "meta has the version \"a\\\"name\": dialect bullmq serves BullMQ 5 and 6"},
+         BULL "meta has the version \"bullmq:7.0.0\": dialect bullmq serves BullMQ 5 and 6, so update the older one of "
+              "application and sidecar"},
+        {{"HSET " BULL "meta version a\"name"},
+         BULL "meta has the version \"a\\\"name\": dialect bullmq serves BullMQ 5 and 6, so update the older one of application "
+              "and sidecar"},
         {{"INCR " BULL "id"}, OTHER},
         {{"LPUSH " BULL "wait 1"}, OTHER},
         {{"ZADD " BULL "failed 1 1", "SET " BULL "events 1"}, OTHER},
@@ -74,7 +78,7 @@ Test(redis_bullmq, notes_a_version_that_was_not_tested) {
     buffer_clear(&said);
     redis_ok(f.r, "HSET " BULL "meta version bullmq:5.53.1");
     cr_assert_eq(dialect_bullmq.survey(&call, add_note, &said), OUTCOME_OK);
-    cr_expect_str_eq(buffer_text(&said),
-                     "lost 0 BullMQ 5.53.1 is older than 5.53.2: its delayed and stalled jobs are left to the workers\n");
+    cr_expect_str_eq(buffer_text(&said), "lost 0 BullMQ 5.53.1 is older than 5.53.2: its delayed and stalled jobs are left to "
+                                         "the workers until you update the application\n");
     buffer_free(&said);
 }

@@ -63,7 +63,9 @@ Test(redis_groups_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
 
 Test(redis_groups_acl, the_preflight_tells_of_the_group) {
     open_mail_with(&d, (fixture_options_t){.config = MAIL("")});
-    cr_assert_str_eq(preflight_text(), "the stream \"mail\" has no group \"workers\"\n");
+    cr_assert_str_eq(
+        preflight_text(),
+        "the stream \"mail\" has no group \"workers\": correct `group`, or make it: XGROUP CREATE mail workers 0 MKSTREAM\n");
     make_group(&d);
     cr_assert_str_eq(preflight_text(), "");
     redis_ok(d.f.r, "XGROUP CREATE mail audit 0");

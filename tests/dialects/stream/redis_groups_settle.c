@@ -136,10 +136,13 @@ Test(redis_groups_settle, refuses_a_stream_of_two_groups_or_none) {
     cr_assert_not_null(strstr(d.f.error.text, "the stream \"mail\" has 2 groups (\"audit\", \"workers\")"), "%s", d.f.error.text);
     redis_ok(d.f.r, "XGROUP DESTROY mail workers");
     cr_assert(refused(SETTLED_REFUSED));
-    cr_assert_str_eq(d.f.error.text, "the stream \"mail\" has no group \"workers\", only \"audit\"");
+    cr_assert_str_eq(d.f.error.text, "the stream \"mail\" has no group \"workers\", only \"audit\": correct `group`, or make it: "
+                                     "XGROUP CREATE mail workers 0 MKSTREAM");
     redis_ok(d.f.r, "XGROUP DESTROY mail audit");
     cr_assert(refused(SETTLED_REFUSED));
-    cr_assert_str_eq(d.f.error.text, "the stream \"mail\" has no group \"workers\"");
+    cr_assert_str_eq(
+        d.f.error.text,
+        "the stream \"mail\" has no group \"workers\": correct `group`, or make it: XGROUP CREATE mail workers 0 MKSTREAM");
     redis_ok(d.f.r, "DEL mail");
     cr_assert(refused(SETTLED_REFUSED));
 }

@@ -12,7 +12,8 @@ local function only_group(stream, group)
     end
     if not found then
         local others = #names > 0 and ', only ' .. table.concat(names, ', ', 1, math.min(#names, 5)) or ''
-        return nil, {err = 'the stream "' .. stream .. '" has no group "' .. group .. '"' .. others, unfit = true}
+        return nil, {unfit = true, err = 'the stream "' .. stream .. '" has no group "' .. group .. '"' .. others ..
+            ': correct `group`, or make it: XGROUP CREATE ' .. stream .. ' ' .. group .. ' 0 MKSTREAM'}
     end
     return nil, {unfit = true, err = string.format('the stream "%s" has %d groups (%s), and a copy of an entry would reach each of them: give each group ' ..
         'a stream of its own', stream, #names, table.concat(names, ', ', 1, math.min(#names, 5)))}
