@@ -98,7 +98,8 @@ static char *survey_text(const bullmq_version_t *version) {
                       version->major, tested_minors[version->major]);
 }
 
-// Notes each queue whose BullMQ is newer than those of the tests, or too old for more than records.
+// Notes each queue whose BullMQ is newer than those of the tests, or too old for more than records, and each one that is paused
+// (src/commands/pause-7.lua sets `paused` of meta, and a resume removes it).
 outcome_t bullmq_survey(const call_t *call, survey_report_fn *report, void *self) {
     const keyspace_t *keys = call->keys;
     *call->error = (redis_error_t){0};
@@ -108,16 +109,19 @@ outcome_t bullmq_survey(const call_t *call, survey_report_fn *report, void *self
             redis_error_t refusal;
             if (keys->queues[i].config->dialect != &bullmq_settings) continue;
             if (!read) {
-                request_begin(call->conn, "HGET");
+                request_begin(call->conn, "HMGET");
                 bull_keys(call->conn, &keys->queues[i], "meta");
-                request_text(call->conn, "version");
+                request_text(call->conn, "version", "paused");
                 request_end(call->conn);
                 continue;
             }
             redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error); // adopt refuses other systems
-            char *text = reply && bullmq_version_read(reply_slice(reply), &version) ? survey_text(&version) : NULL;
+            slice_t written = reply_slice(reply_at(reply, 0));
+            char *text = bullmq_version_read(written, &version) ? survey_text(&version) : NULL;
             if (text) report(self, !bullmq_version_moves(&version), i, text);
             free(text);
+            if (reply_slice(reply_at(reply, 1)).len)
+                report(self, false, i, "the application has paused this queue: no worker takes a job until it is resumed");
             conn_reply_free(reply);
         }
     }

@@ -82,3 +82,16 @@ Test(redis_bullmq, notes_a_version_that_was_not_tested) {
                                          "the workers until you update the application\n");
     buffer_free(&said);
 }
+
+Test(redis_bullmq, notes_a_paused_queue) {
+    buffer_t said = {0};
+    const call_t call = fixture_call(&f, NULL);
+    redis_ok(f.r, "HSET " BULL "meta paused 1"); /* also where only workers have run, which write no version */
+    cr_assert_eq(dialect_bullmq.survey(&call, add_note, &said), OUTCOME_OK);
+    cr_expect_str_eq(buffer_text(&said), "0 the application has paused this queue: no worker takes a job until it is resumed\n");
+    buffer_clear(&said);
+    redis_ok(f.r, "HDEL " BULL "meta paused");
+    cr_assert_eq(dialect_bullmq.survey(&call, add_note, &said), OUTCOME_OK);
+    cr_expect_eq(said.len, 0);
+    buffer_free(&said);
+}
