@@ -44,16 +44,26 @@ const cli_command_t *args_find_command(const cli_command_t *const *commands, con
     return NULL;
 }
 
+// Returns the command that has a subcommand of this name, as `audit` has `requeue`; NULL = none.
+static const cli_command_t *args_find_parent(const cli_command_t *const *commands, const char *name) {
+    for (; *commands; commands++)
+        if (args_find_command((*commands)->parts, name)) return *commands;
+    return NULL;
+}
+
 const cli_command_t *args_need_command(const cli_command_t *const *commands, const char *parent, const char *name) {
     const char *names[NAMES_MAX];
     size_t count = 0;
-    const cli_command_t *command = args_find_command(commands, name);
+    const cli_command_t *command = args_find_command(commands, name), *owner = command ? NULL : args_find_parent(commands, name);
     for (; !command && count < NAMES_MAX && commands[count]; count++) names[count] = commands[count]->name;
     if (!command && *parent && (!*name || *name == '-')) {
         fprintf(stderr, "queue-sidecar %s: specify a subcommand:", parent);
         for (size_t i = 0; i < count; i++) fprintf(stderr, "%s %s", i ? "," : "", names[i]);
         fprintf(stderr, "\nSee `queue-sidecar help %s`.\n", parent);
-    } else if (!command)
+    } else if (owner)
+        fprintf(stderr, "queue-sidecar: unknown command `%s`: did you mean `%s %s`?\nSee `queue-sidecar help %s`.\n", name,
+                owner->name, name, owner->name);
+    else if (!command)
         args_refuse(parent, *parent ? "unknown subcommand" : "unknown command", name, names, count);
     return command;
 }

@@ -39,6 +39,8 @@ Test(daemon_cli, exit_codes_of_help_version_and_misuse) {
         cr_assert(has(output->err, "queue-sidecar"));
     }
     cr_assert(has(daemon_run("chek")->err, "did you mean `check`?"));
+    cr_assert(has(daemon_run("requeue", "abc")->err, "unknown command `requeue`: did you mean `audit requeue`?"));
+    cr_assert_eq(daemon_run("requeue")->code, 2);
     cr_assert(has(daemon_run("help", "man")->err, "`man 1`"));
 }
 
