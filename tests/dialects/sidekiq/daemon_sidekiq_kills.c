@@ -36,26 +36,35 @@ static void look_at(const setup_t *setup, const char *queue, long long *left_ms,
     freeReplyObject(reply);
 }
 
-/* True: all have been killed. */
-static bool kill_in_time(setup_t *setup, victim_t *victims, int beat_ms) {
-    bool over = true;
+/* Starts a process with room for jobs that come back twice. It serves the queues of all victims. */
+static child_t *begin_next(setup_t *setup) {
+    static const char *const args[] = {"work", "-q", "age0", "-q", "age1", "-q", "age2", "-q",
+                                       "age3", "-q", "age4", "-q", "age5", "-c", "18",   NULL};
+    return native_start(&setup->native, args, setup->env, NULL);
+}
+
+/* Starts the next process as soon as each victim has noted its job, before the first one comes back. True: all have been killed.
+ */
+static bool kill_in_time(setup_t *setup, victim_t *victims, int beat_ms, child_t **next) {
+    int noted = 0, killed = 0;
     for (int i = 0; i < AGES; i++) {
         victim_t *victim = &victims[i];
-        long long left_ms, age_ms;
-        if (!victim->child) continue;
-        over = false;
-        look_at(setup, victim->queue, &left_ms, &age_ms);
+        long long left_ms = 0, age_ms = -1;
+        if (victim->child) look_at(setup, victim->queue, &left_ms, &age_ms);
         bool soon = left_ms > 60000 - beat_ms && left_ms <= 60000 - beat_ms + BEFORE_MS;
         if (!victim->given && soon) {
             redis_ok(setup->cluster.r, "RPOPLPUSH queue:default queue:%s", victim->queue);
             victim->given = true;
-        } else if (victim->given && age_ms >= 1000LL * ages[i]) {
+        } else if (victim->given && victim->child && age_ms >= 1000LL * ages[i]) {
             kill_process(victim->child);
             victim->child = NULL;
             victim->age_ms = age_ms;
         }
+        noted += !victim->child || age_ms >= 0;
+        killed += !victim->child;
     }
-    return over;
+    if (noted == AGES && !*next) *next = begin_next(setup);
+    return killed == AGES;
 }
 
 /* Each job comes back once and runs once in the next process. */
@@ -71,18 +80,14 @@ static void killed_at_all_ages(const char *version, int beat_ms) {
         victim->child =
             native_start(&setup.native, (const char *const[]){"work", "-q", victim->queue, "-c", "1", NULL}, setup.env, NULL);
     }
-    await_gone(&setup, kill_in_time(&setup, victims, beat_ms));
+    child_t *next = NULL;
+    await_gone(&setup, kill_in_time(&setup, victims, beat_ms, &next));
     for (int i = 0; i < AGES; i++)
         cr_expect_lt(victims[i].age_ms, 1000LL * ages[i] + wait_scaled_ms(2000), "a job was %lld ms old", victims[i].age_ms);
-    cr_expect_eq(native_count(&setup.native, "taken", NULL), AGES);
-    await_gone(&setup, noted(&setup) == 0 && rows(&setup, "kind = 'retried' AND reason = 'stalled'") == AGES);
-    for (int i = 0; i < AGES; i++) cr_expect_eq(redis_int(setup.cluster.r, "LLEN queue:%s", victims[i].queue), 1);
+    await_gone(&setup, native_count(&setup.native, "taken", NULL) >= 2 * AGES);
     redis_ok(setup.cluster.r, "SET go 1");
-    child_t *next = native_start(
-        &setup.native,
-        (const char *const[]){"work", "-q", "age0", "-q", "age1", "-q", "age2", "-q", "age3", "-q", "age4", "-q", "age5", NULL},
-        setup.env, NULL);
-    await_gone(&setup, native_count(&setup.native, "finished", NULL) == AGES);
+    await_gone(&setup, native_count(&setup.native, "finished", NULL) >= AGES && noted(&setup) == 0);
+    await_gone(&setup, rows(&setup, "kind = 'retried' AND reason = 'stalled'") >= AGES);
     for (int i = 0; i < AGES; i++) {
         const char *key = kept_printf("wait-%d", i);
         cr_expect_eq(native_count(&setup.native, "taken", key), 2);
