@@ -333,9 +333,13 @@ Test(redis_script_promote, long_jobs_behind_short_ones_are_read_in_steps) {
     ask.slice = 20000;
     ask.batch = 5000;
     ask.bytes = 2 * 1024 * 1024;
-    redisReply *reply = promote(&f, ask);
-    cr_assert_gt(number(reply, 1), SHORT);
-    cr_assert_lt(number(reply, 4), STEPS_BYTES, "%lld bytes", number(reply, 4));
+    long long moved = 0;
+    for (int calls = 0; moved <= SHORT && calls < 10; calls++) { /* a busy machine ends a slice before the long jobs */
+        redisReply *reply = promote(&f, ask);
+        moved += number(reply, 1);
+        cr_assert_lt(number(reply, 4), STEPS_BYTES, "%lld bytes", number(reply, 4));
+    }
+    cr_assert_gt(moved, SHORT);
     cr_assert_eq(redis_int(f.r, "ZCARD email:delayed") + redis_int(f.r, "LLEN email"), SHORT + LONG);
 }
 

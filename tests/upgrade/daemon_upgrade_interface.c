@@ -220,12 +220,12 @@ Test(daemon_upgrade, commands_keep_their_exit_codes) {
 
 /* Changed on purpose: `types` needs no restart any more; lock.scope can be auto; host, socket and username refuse a URL, which
  * may hold a password; dispatcher.batch is only the upper bound beside redis.slice; the safety poll is rarer; a name is called a
- * text; the example of a heartbeat has the name of a queue; http.token_file, which had no effect, has one; `backup` may be empty.
- */
+ * text; the example of a heartbeat has the name of a queue, and it may be the consumer of a stream; http.token_file, which had no
+ * effect, has one; `backup` may be empty. */
 #define KEYS_ON_PURPOSE                                                                                                          \
     "sed '/^http\\ttoken_file\\t/d; s/^\\(queue-only\\ttypes\\t.*\\)restart$/\\1reloadable/; "                                   \
     "s/^\\(dispatcher\\tbatch\\tinteger\\t\\)[0-9]*/\\1/; s/^\\(dispatcher\\tsafety_poll\\tduration\\t\\)[0-9]*s/\\1/; "         \
-    "s/\\ttext of 1 to 128 bytes/\\t1 to 128 bytes/; s/such as \"email:/such as \"/; "                                           \
+    "s/\\ttext of 1 to 128 bytes/\\t1 to 128 bytes/; s/such as \"email:/such as \"/; s/; for stream also \"consumer\"//; "       \
     "s/^\\(lock\\tscope\\tword\\t\\)[^\\t]*\\t[^\\t]*/\\1/; s/^\\(queue-only\\tbackup\\t.*key, \\)[01] to/\\1/; "                \
     "s/^\\(queue-only\\tdialect\\t.*\"private_queues\"\\)[^\\t]*/\\1/; s/\"bullmq\", //; "                                       \
     "s/^redis\\t\\(host\\|socket\\|username\\)\\t[a-z]*\\t\\(.* control characters\\)[^\\t]*/redis\\t\\1\\t\\2/'"
