@@ -254,7 +254,6 @@ else
     beside charts 19 sh tests/helm/check.sh # waits for helm
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
-    beside page 0 sh tests/page/run.sh # in a Chromium
     stage "tests over TLS" over_tls
     collect "build in Debian 13"
     # Twenty failovers of Sentinel and of a Cluster, with twenty moves of a slot. The quick forms have three.
@@ -262,7 +261,6 @@ else
     beside "20 failovers of Sentinel and Cluster" 0 env QS_LONG=1 build/tests/suite -j2 --timeout 600 \
         --filter '@(daemon_sentinel|daemon_cluster_jobs)/*'
     stage "Redis, Valkey and libraries of Debian 13" inside_debian13
-    collect page
     collect "20 failovers of Sentinel and Cluster"
     # `make chaos`, but for a minute
     beside chaos 0 env CHAOS_SECONDS=60 build/tests/suite -j1 --filter 'daemon_chaos/*'
@@ -278,7 +276,9 @@ else
     collect check
     collect manifests
     beside "a release, twice" 19 env PARTS="source chart" sh tests/release/run.sh # in clones; `make test-release` makes all parts
+    beside page 0 sh tests/page/run.sh # in a Chromium: not beside suites that measure time
     stage image image
+    collect page
     collect arm64
     collect helm
     collect charts
