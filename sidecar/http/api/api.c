@@ -211,7 +211,10 @@ audit_t *api_log(api_t *api, answer_t *answer) { return log_open(&api->log, api-
 void api_write_log(api_t *api, buffer_t *out) { log_write_facts(&api->log, api->metrics, out); }
 
 queue_shards_t *api_shards(api_t *api) {
-    if (!api->redis.shards) api->redis.shards = shards_new(api->config, "queue-sidecar-api", api->stop);
+    if (!api->redis.shards) {
+        api->redis.shards = shards_new(api->config, "queue-sidecar-api", api->stop);
+        api->redis.opened++;
+    }
     api->redis.used_at = mono_now();
     return api->redis.shards;
 }

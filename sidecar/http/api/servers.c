@@ -28,11 +28,13 @@ static void redis_refuse_queue(const config_t *config, const char *queue, answer
     answer_problem(answer, 400, suggest_nearest(queue, names, count), "bad `queue`: the config has no queue of this name");
 }
 
-static bool redis_find_queue(const queue_shards_t *shards, const char *queue, api_server_t *out) {
+static bool redis_find_queue(const api_redis_t *redis, const char *queue, api_server_t *out) {
+    const queue_shards_t *shards = redis->shards;
+    const uint64_t version = (uint64_t)redis->opened << 32 | shards->version;
     for (size_t i = 0; i < shards->count; i++)
         for (size_t j = 0; j < shards->items[i].keys->queue_count; j++)
             if (strcmp(shards->items[i].keys->queues[j].config->name, queue) == 0) {
-                *out = (api_server_t){shards->items[i].conn, shards->items[i].keys, j};
+                *out = (api_server_t){shards->items[i].conn, shards->items[i].keys, j, version};
                 return true;
             }
     return false;
@@ -46,7 +48,7 @@ bool api_redis_find(api_redis_t *redis, const config_t *config, const char *queu
     }
     if (shards_find(redis->shards, redis->shards->count == 0, &error) != OUTCOME_OK)
         api_redis_failed(&error, answer);
-    else if (!redis_find_queue(redis->shards, queue, out))
+    else if (!redis_find_queue(redis, queue, out))
         answer_problem(answer, 503, NULL, "no node of the Cluster serves this queue now");
     else if (!conn_is_open(out->conn) && conn_open(out->conn, &error) != OUTCOME_OK)
         api_redis_failed(&error, answer);

@@ -10,10 +10,12 @@ typedef struct api_server {
     conn_t *conn;           // borrowed
     const keyspace_t *keys; // of the server's queues; borrowed
     size_t queue;           // index in `keys`
+    uint64_t version;       // of `keys`: another one has other memory
 } api_server_t;
 
 typedef struct api_redis {
     queue_shards_t *shards; // owned; NULL = closed
+    uint32_t opened;        // how often
     mono_t used_at;
 } api_redis_t;
 

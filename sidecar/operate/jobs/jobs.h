@@ -75,5 +75,7 @@ void jobs_rewind(jobs_reader_t *reader); // begins again
 bool jobs_ended(const jobs_reader_t *reader);   // all jobs were read
 bool jobs_rotated(const jobs_reader_t *reader); // a list that scans rotate has moved while it was read
 bool jobs_missing(const jobs_reader_t *reader); // a list changed so much while it was read that jobs may be missing
+// Whether the reader still skips the jobs that stood before its cursor, where it cannot begin at once.
+bool jobs_is_behind(const jobs_reader_t *reader);
 // Appends where a later reader of the same queue and state may go on, as text without spaces. It holds no bytes of a job.
 void jobs_cursor(const jobs_reader_t *reader, buffer_t *out);

@@ -135,11 +135,14 @@ bool jobs_has_state(const jobs_reader_t *reader) { return reader->walk || reader
 bool jobs_ended(const jobs_reader_t *reader) { return reader->ended; }
 bool jobs_rotated(const jobs_reader_t *reader) { return reader->rotated; }
 bool jobs_missing(const jobs_reader_t *reader) { return reader->missing; }
+bool jobs_is_behind(const jobs_reader_t *reader) {
+    return reader->walk && !reader->ended && reader->place.place + 1 < reader->skip;
+}
 
 void jobs_cursor(const jobs_reader_t *reader, buffer_t *out) {
     const jobs_place_t *at = &reader->place;
-    buffer_printf(out, "%zu_%" PRId64 "_%.17g_%" PRId64 "_%s", reader->part, at->place, at->score, at->size,
-                  *at->id ? at->id : "0");
+    const int64_t place = jobs_is_behind(reader) ? reader->skip - 1 : at->place;
+    buffer_printf(out, "%zu_%" PRId64 "_%.17g_%" PRId64 "_%s", reader->part, place, at->score, at->size, *at->id ? at->id : "0");
 }
 
 // ---- Items.
@@ -366,8 +369,7 @@ outcome_t jobs_read(jobs_reader_t *reader, conn_t *conn, int64_t most, mono_t de
     reader->stopped = false;
     while (outcome == OUTCOME_OK && !reader->ended && !reader->stopped && (!most || reader->found < most)) {
         outcome = jobs_step(reader, conn, most ? most - reader->found : 0, fn, self, error);
-        bool goes_back = reader->walk && reader->place.place + 1 < reader->skip; // behind where the last reader was
-        if (!goes_back && mono_diff(mono_now(), deadline) >= 0) break;
+        if (mono_diff(mono_now(), deadline) >= 0) break;
     }
     return outcome;
 }

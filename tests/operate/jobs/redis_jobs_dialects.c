@@ -140,6 +140,27 @@ Test(redis_jobs_dialects, a_slice_of_private_queues_does_not_go_back) {
     cr_assert_eq(read_count, 150, "%zu jobs", read_count);
 }
 
+/* It skips what stood before its cursor, a step at a time: somebody may wait for the connection. */
+Test(redis_jobs_dialects, a_reader_that_is_behind_its_cursor_keeps_the_slice) {
+    enum { LISTS = 150, SKIPPED = 140 };
+    begin("dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\";");
+    for (int i = 0; i < LISTS; i++) redis_ok(f.r, "LPUSH %s job", kept_printf("queue-w%d", i));
+    jobs_reader_t *reader =
+        jobs_open(f.keys, 0, &(jobs_query_t){.state = JOBS_IN_PROGRESS}, kept_printf("0_%d_0_0_0", SKIPPED - 1));
+    cr_assert_not_null(reader);
+    int slices = 0;
+    for (read_count = 0; slices == 0 || jobs_is_behind(reader); slices++) {
+        cr_assert_eq(jobs_read(reader, f.conn, 10, mono_now(), read_add, NULL, &f.error), OUTCOME_OK, "%s", f.error.text);
+        scoped(buffer_free) buffer_t cursor = {0};
+        jobs_cursor(reader, &cursor);
+        cr_assert_geq(atoi(buffer_text(&cursor) + 2), SKIPPED - 1, "the cursor went back: %s", buffer_text(&cursor));
+    }
+    cr_expect_geq(slices, SKIPPED / 10);
+    cr_assert_eq(jobs_read(reader, f.conn, 0, mono_never(), read_add, NULL, &f.error), OUTCOME_OK, "%s", f.error.text);
+    jobs_close(reader);
+    cr_assert_eq(read_count, LISTS - SKIPPED, "%zu jobs", read_count);
+}
+
 static void expect_entries(jobs_state_t state, int first, int count) {
     cr_assert(read_slices(&f, state, 40, 0));
     cr_assert_eq(read_count, (size_t)count, "%zu jobs", read_count);

@@ -16,13 +16,16 @@ typedef struct jobs {
     int64_t limit, count;
     bool more; // behind the cursor
     bool missing;
-    buffer_t cursor; // where the next slice begins; empty = at the beginning; owned
-    buffer_t items;  // owned
-    viewer_t viewer; // of the slice
+    buffer_t cursor; // where the reader begins; empty = at the beginning; owned
+    jobs_reader_t *reader;
+    uint64_t version; // of the keys that the reader borrows
+    buffer_t items;   // owned
+    viewer_t viewer;  // of the slice
 } jobs_t;
 
 static void jobs_free(void *self) {
     jobs_t *jobs = self;
+    jobs_close(jobs->reader);
     buffer_free(&jobs->cursor);
     buffer_free(&jobs->items);
     free(jobs);
@@ -148,19 +151,21 @@ static bool jobs_slice(api_t *api, request_t *request, jobs_t *jobs) {
     api_server_t server;
     if (!api_server(api, request_param(request, "queue"), &server, &request->answer)) return false;
     viewer_init(&jobs->viewer, request_may(request, RIGHT_PAYLOADS), api_config(api));
-    jobs_reader_t *reader =
-        jobs_open(server.keys, server.queue, &jobs->query, jobs->cursor.len ? buffer_text(&jobs->cursor) : NULL);
-    if (!reader) {
+    if (jobs->version != server.version) {
+        jobs_close(jobs->reader);
+        jobs->reader = jobs_open(server.keys, server.queue, &jobs->query, jobs->cursor.len ? buffer_text(&jobs->cursor) : NULL);
+        jobs->version = server.version;
+    }
+    if (!jobs->reader) {
         answer_problem(&request->answer, 400, NULL, "bad `cursor`: send the member next of an answer as it is");
         return false;
     }
     mono_t end = mono_add(mono_now(), API_SLICE_MS * NS_PER_MS);
-    outcome_t outcome = jobs_read(reader, server.conn, jobs->limit - jobs->count, end, jobs_take, jobs, &error);
-    jobs->more = !jobs_ended(reader);
-    jobs->missing = jobs->missing || jobs_missing(reader);
+    outcome_t outcome = jobs_read(jobs->reader, server.conn, jobs->limit - jobs->count, end, jobs_take, jobs, &error);
+    jobs->more = !jobs_ended(jobs->reader);
+    jobs->missing = jobs->missing || jobs_missing(jobs->reader);
     buffer_clear(&jobs->cursor);
-    jobs_cursor(reader, &jobs->cursor);
-    jobs_close(reader);
+    jobs_cursor(jobs->reader, &jobs->cursor);
     if (outcome != OUTCOME_OK) api_redis_failed(&error, &request->answer);
     return outcome == OUTCOME_OK;
 }
@@ -170,7 +175,7 @@ bool jobs_work(api_t *api, request_t *request) {
     jobs_t *jobs = request->work;
     if (!jobs_slice(api, request, jobs)) return true;
     bool enough = jobs->count >= jobs->limit || jobs->items.len >= LIST_BYTES_MAX;
-    if (jobs->more && !enough && !api_is_late(request)) return false;
+    if (jobs->more && !enough && (jobs_is_behind(jobs->reader) || !api_is_late(request))) return false;
     jobs_answer(request, jobs);
     return true;
 }
