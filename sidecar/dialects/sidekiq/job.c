@@ -81,7 +81,8 @@ void sidekiq_job_describe(slice_t bytes, job_t *out) {
     *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .retries_in_job = -1};
     if (!sidekiq_job_read(bytes, &job) || !json_copy_text(job.jid, out->id, MAX_JOB_ID)) digest_hex(&out->digest, out->id);
     if (!json_copy_text(job.type, out->type, MAX_JOB_TYPE)) out->type[0] = '\0';
-    if (json_integer(job.retry_count, &out->retries_in_job)) out->retries_in_job++;
+    int64_t retries;
+    if (json_integer(job.retry_count, &retries) && retries >= -1 && retries < INT64_MAX) out->retries_in_job = retries + 1;
     out->created_ms = sidekiq_time_ms(job.created_at);
 }
 

@@ -78,6 +78,24 @@ Test(unit_sidekiq, a_push_changes_only_its_tokens) {
     }
 }
 
+/* The first failure of a job writes 0; -1 is a dead job that was put back. */
+Test(unit_sidekiq, people_see_how_often_a_job_has_failed) {
+    static const struct {
+        const char *job;
+        int64_t retries; /* -1: unknown */
+    } rows[] = {{"{\"retry_count\":0}", 1},
+                {"{\"retry_count\":24}", 25},
+                {"{\"retry_count\":-1}", 0},
+                {"{}", -1},
+                {"{\"retry_count\":9223372036854775807}", -1},
+                {"{\"retry_count\":-9223372036854775808}", -1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        job_t job;
+        sidekiq_job_describe(slice_text(rows[i].job), &job);
+        cr_expect_eq(job.retries_in_job, rows[i].retries, "%s", rows[i].job);
+    }
+}
+
 /* Both entries have the lists. */
 Test(unit_sidekiq, jobs_that_wait_count_for_one_of_two_entries) {
     config_t *config = fixture_config("queues = ( { name = \"a\"; dialect = \"sidekiq\"; queues = [\"default\", \"mailers\"]; }, "
