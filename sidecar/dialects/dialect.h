@@ -223,7 +223,7 @@ typedef struct dialect_ops {
     const right_t *rights; // rights that only queues of this dialect need; NULL: none
     // The harm of a queue of the same name in another database. NULL: the sidecar may look in vain.
     const char *shared_harm;
-    // What is lost while no instance leads. NULL: nothing.
+    // A text about jobs that are lost while no instance leads. NULL: none are.
     const char *leaderless_harm;
 } dialect_ops_t;
 

@@ -55,7 +55,8 @@ static void adopt_append(conn_t *conn, const queue_keys_t *at) {
 static void adopt_refuse_version(buffer_t *refusal, const char *base, slice_t version) {
     buffer_printf(refusal, "%s:meta has the version ", base);
     json_write_string(refusal, (slice_t){version.data, version.len < SHOWN_MAX ? version.len : SHOWN_MAX});
-    buffer_str(refusal, ": dialect bullmq serves BullMQ 5 and 6, so update the older one of application and sidecar");
+    buffer_str(refusal, ": dialect bullmq serves BullMQ 5 and 6: update the application to one of them, or the sidecar if the "
+                        "application is newer");
 }
 
 // BullMQ writes its version when an application opens a Queue, and its events whenever something happens to a job. Where only

@@ -29,14 +29,16 @@ Test(redis_bullmq, adopts_only_what_it_knows) {
         {{"HSET " BULL "meta version bullmq-elixir:5.2.3"}, ""},
         {{"XADD " BULL "events * event waiting", "LPUSH " BULL "wait 1"}, ""}, /* only workers have run */
         {{"HSET " BULL "meta version bullmq:4.18.2", "XADD " BULL "events * event waiting"},
-         BULL "meta has the version \"bullmq:4.18.2\": dialect bullmq serves BullMQ 5 and 6, so update the older one of "
-              "application and sidecar"},
+         BULL
+         "meta has the version \"bullmq:4.18.2\": dialect bullmq serves BullMQ 5 and 6: update the application to one of them, "
+         "or the sidecar if the application is newer"},
         {{"HSET " BULL "meta version bullmq:7.0.0"},
-         BULL "meta has the version \"bullmq:7.0.0\": dialect bullmq serves BullMQ 5 and 6, so update the older one of "
-              "application and sidecar"},
+         BULL
+         "meta has the version \"bullmq:7.0.0\": dialect bullmq serves BullMQ 5 and 6: update the application to one of them, "
+         "or the sidecar if the application is newer"},
         {{"HSET " BULL "meta version a\"name"},
-         BULL "meta has the version \"a\\\"name\": dialect bullmq serves BullMQ 5 and 6, so update the older one of application "
-              "and sidecar"},
+         BULL "meta has the version \"a\\\"name\": dialect bullmq serves BullMQ 5 and 6: update the application to one of them, "
+              "or the sidecar if the application is newer"},
         {{"INCR " BULL "id"}, OTHER},
         {{"LPUSH " BULL "wait 1"}, OTHER},
         {{"ZADD " BULL "failed 1 1", "SET " BULL "events 1"}, OTHER},
