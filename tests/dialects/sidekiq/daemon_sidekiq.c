@@ -8,8 +8,8 @@ enum { THREADS = 3 };
 
 TestSuite(daemon_sidekiq, .timeout = 300);
 
-/* Jobs that fail once are dead, have a record each, and run after a requeue. */
-static void record_and_requeue(const char *version) {
+/* Jobs that fail once are dead, have a record each, and run after a requeue. Returns the number of runs. */
+static int runs_with_a_requeue(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, "");
     child_t *one = process(&setup);
@@ -24,17 +24,22 @@ static void record_and_requeue(const char *version) {
     const daemon_output_t *done = cli(setup.sidecar, "requeue", "--where", "-q", "sidekiq", "--yes", "--by", "ann");
     cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
     await_native(&setup, native_count(&setup.native, "finished", NULL) == 2 * JOBS);
-    cr_expect_eq(native_count(&setup.native, "taken", NULL), 3 * JOBS);
     cr_expect_eq(redis_int(setup.cluster.r, "EXISTS dead retry queue:default"), 0);
     await_native(&setup, rows(&setup, "kind = 'requeued'") == JOBS);
     stop(&setup, one);
+    return native_count(&setup.native, "taken", NULL);
 }
 
-Test(daemon_sidekiq, records_and_requeues_failures_6) { record_and_requeue("QS_SIDEKIQ=6"); }
-Test(daemon_sidekiq, records_and_requeues_failures_7) { record_and_requeue("QS_SIDEKIQ=7"); }
+Test(daemon_sidekiq, records_and_requeues_failures_6) { cr_assert_eq(runs_with_a_requeue("QS_SIDEKIQ=6"), 3 * JOBS); }
+Test(daemon_sidekiq, records_and_requeues_failures_7) { cr_assert_eq(runs_with_a_requeue("QS_SIDEKIQ=7"), 3 * JOBS); }
 
-/* The same bytes as Sidekiq's own API pushes, but for the time: both replace enqueued_at and lower retry_count in place. */
-static void requeue_as_the_web_ui(const char *version) {
+/* Two jobs of a queue, without their times and ids: one that the sidecar has pushed, and one that Sidekiq has. Kept. */
+typedef struct {
+    char *ours, *own;
+} pushed_t;
+
+/* By the sidecar and by Sidekiq's own API. Both replace enqueued_at and lower retry_count in place. */
+static pushed_t requeue_both_ways(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, "");
     child_t *one = process(&setup);
@@ -50,13 +55,19 @@ static void requeue_as_the_web_ui(const char *version) {
     const char *plain = "local t = redis.call('LINDEX', 'queue:default', ARGV[1]) "
                         "t = string.gsub(t, '\"jid\":\"%x+\"', 'J') t = string.gsub(t, '(_at\":)[%d.]+', '%1T') "
                         "return (string.gsub(t, 'poison([^%d]+)%d', 'poison%1N'))";
-    char *ours = redis_str(setup.cluster.r, "EVAL %s 0 0", plain), *own = redis_str(setup.cluster.r, "EVAL %s 0 1", plain);
-    cr_expect_str_eq(ours, own);
-    cr_expect_not_null(strstr(ours, "\"retry_count\":-1"), "%s", ours);
+    return (pushed_t){redis_str(setup.cluster.r, "EVAL %s 0 0", plain), redis_str(setup.cluster.r, "EVAL %s 0 1", plain)};
 }
 
-Test(daemon_sidekiq, requeues_as_the_web_ui_does_6) { requeue_as_the_web_ui("QS_SIDEKIQ=6"); }
-Test(daemon_sidekiq, requeues_as_the_web_ui_does_7) { requeue_as_the_web_ui("QS_SIDEKIQ=7"); }
+Test(daemon_sidekiq, requeues_as_the_web_ui_does_6) {
+    const pushed_t pushed = requeue_both_ways("QS_SIDEKIQ=6");
+    cr_assert_str_eq(pushed.ours, pushed.own);
+    cr_assert(strstr(pushed.ours, "\"retry_count\":-1"), "%s", pushed.ours);
+}
+Test(daemon_sidekiq, requeues_as_the_web_ui_does_7) {
+    const pushed_t pushed = requeue_both_ways("QS_SIDEKIQ=7");
+    cr_assert_str_eq(pushed.ours, pushed.own);
+    cr_assert(strstr(pushed.ours, "\"retry_count\":-1"), "%s", pushed.ours);
+}
 
 /* ---- Delayed jobs. */
 
@@ -64,9 +75,10 @@ Test(daemon_sidekiq, requeues_as_the_web_ui_does_7) { requeue_as_the_web_ui("QS_
     "roles = [\"dispatcher\", \"monitor\"]; }, { name = \"again\"; dialect = \"sidekiq\"; queues = [\"default\"]; set = "        \
     "\"retry\"; roles = [\"dispatcher\"];"
 
-/* Sidekiq's own poller and the sidecar promote the same jobs, and each job runs once. */
-static void promote_beside_the_poller(const char *version) {
-    enum { MANY = 300 };
+enum { MANY = 300 };
+
+/* Sidekiq's own poller and the sidecar promote the same MANY jobs. Returns the number of runs. */
+static int runs_beside_the_poller(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, BOTH);
     setup.env[1] = "POLL=1";
@@ -74,17 +86,17 @@ static void promote_beside_the_poller(const char *version) {
     produce(&setup, "ok", MANY, 9000); /* by then both pollers have begun */
     await_native(&setup, native_count(&setup.native, "finished", NULL) == MANY);
     await_native(&setup, redis_int(setup.cluster.r, "EXISTS schedule queue:default") == 0);
-    cr_expect_eq(native_count(&setup.native, "taken", NULL), MANY);
     stop(&setup, one);
     stop(&setup, two);
+    return native_count(&setup.native, "taken", NULL);
 }
 
-Test(daemon_sidekiq, promotes_beside_sidekiqs_poller_6) { promote_beside_the_poller("QS_SIDEKIQ=6"); }
-Test(daemon_sidekiq, promotes_beside_sidekiqs_poller_7) { promote_beside_the_poller("QS_SIDEKIQ=7"); }
+Test(daemon_sidekiq, promotes_beside_sidekiqs_poller_6) { cr_assert_eq(runs_beside_the_poller("QS_SIDEKIQ=6"), MANY); }
+Test(daemon_sidekiq, promotes_beside_sidekiqs_poller_7) { cr_assert_eq(runs_beside_the_poller("QS_SIDEKIQ=7"), MANY); }
 
-/* With no process at all jobs become due, also those that wait for a retry; then a process runs them. The bytes are those that
- * Sidekiq itself pushes, but for the time. */
-static void promote_without_a_process(const char *version) {
+/* With no process at all jobs become due, also those that wait for a retry; then a process runs them. Returns a
+ * promoted job, and one that the client pushed at once. */
+static pushed_t promote_without_a_process(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, BOTH);
     setup.env[1] = "RETRY=5";
@@ -100,17 +112,23 @@ static void promote_without_a_process(const char *version) {
     produce(&setup, "ok", 1, 0);
     const char *plain = "local t = redis.call('LINDEX', 'queue:default', ARGV[1]) "
                         "t = string.gsub(t, '\"jid\":\"%x+\"', 'J') return (string.gsub(t, '(_at\":)[%d.]+', '%1T'))";
-    char *ours = redis_str(setup.cluster.r, "EVAL %s 0 1", plain), *own = redis_str(setup.cluster.r, "EVAL %s 0 0", plain);
-    cr_expect_str_eq(ours, own);
+    const pushed_t pushed = {redis_str(setup.cluster.r, "EVAL %s 0 1", plain), redis_str(setup.cluster.r, "EVAL %s 0 0", plain)};
     child_t *two = process(&setup);
     await_native(&setup, native_count(&setup.native, "finished", NULL) == 3);
     cr_expect_eq(native_count(&setup.native, "taken", NULL), 4);
     cr_expect_eq(redis_int(setup.cluster.r, "EXISTS schedule retry dead queue:default"), 0);
     stop(&setup, two);
+    return pushed;
 }
 
-Test(daemon_sidekiq, promotes_while_no_process_runs_6) { promote_without_a_process("QS_SIDEKIQ=6"); }
-Test(daemon_sidekiq, promotes_while_no_process_runs_7) { promote_without_a_process("QS_SIDEKIQ=7"); }
+Test(daemon_sidekiq, promotes_while_no_process_runs_6) {
+    const pushed_t pushed = promote_without_a_process("QS_SIDEKIQ=6");
+    cr_assert_str_eq(pushed.ours, pushed.own);
+}
+Test(daemon_sidekiq, promotes_while_no_process_runs_7) {
+    const pushed_t pushed = promote_without_a_process("QS_SIDEKIQ=7");
+    cr_assert_str_eq(pushed.ours, pushed.own);
+}
 
 /* ---- Processes that are gone. */
 
@@ -158,8 +176,9 @@ static void expect_running(const setup_t *setup, int count) {
     freeReplyObject(all);
 }
 
-/* Two processes of one host: the jobs of the killed one come back once, as they were, and a new one runs them. */
-static void killed_process(const char *version) {
+/* Two processes of one host: the jobs of the killed one come back once, as they were, and a new one runs them. Returns the number
+ * of runs. */
+static int runs_with_a_kill(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, DEAD);
     child_t *one = process_at_work(&setup, 0), *two = process_at_work(&setup, THREADS);
@@ -171,17 +190,18 @@ static void killed_process(const char *version) {
     redis_ok(setup.cluster.r, "SET go 1");
     await_gone(&setup, native_count(&setup.native, "finished", NULL) == 2 * THREADS);
     await_gone(&setup, rows(&setup, "kind = 'retried' AND reason = 'stalled' AND type = 'TestJob' AND attempts = 1") == THREADS);
-    cr_expect_eq(native_count(&setup.native, "taken", NULL), 3 * THREADS);
     cr_expect_eq(redis_int(setup.cluster.r, "EXISTS queue:default retry dead"), 0);
     stop(&setup, two);
     stop(&setup, three);
+    return native_count(&setup.native, "taken", NULL);
 }
 
-Test(daemon_sidekiq, gives_back_jobs_of_a_killed_process_6) { killed_process("QS_SIDEKIQ=6"); }
-Test(daemon_sidekiq, gives_back_jobs_of_a_killed_process_7) { killed_process("QS_SIDEKIQ=7"); }
+Test(daemon_sidekiq, gives_back_jobs_of_a_killed_process_6) { cr_assert_eq(runs_with_a_kill("QS_SIDEKIQ=6"), 3 * THREADS); }
+Test(daemon_sidekiq, gives_back_jobs_of_a_killed_process_7) { cr_assert_eq(runs_with_a_kill("QS_SIDEKIQ=7"), 3 * THREADS); }
 
-/* A process that is stopped pushes its jobs back by itself. It is killed at that moment: nothing comes twice. */
-static void stopped_then_killed(const char *version) {
+/* A process that is stopped pushes its jobs back by itself. It is killed at that moment. Returns the number of jobs that wait
+ * once its keys are gone. */
+static long long waiting_after_a_stop(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, DEAD);
     child_t *one = process_at_work(&setup, 0);
@@ -195,16 +215,16 @@ static void stopped_then_killed(const char *version) {
                   "if not string.find(p, '^s[it][da][et]') and redis.call('PTTL', p) > 38000 then return 1 end end return 0") ==
             0);
     await_gone(&setup, noted(&setup) == 0);
-    cr_expect_eq(redis_int(setup.cluster.r, "LLEN queue:default"), THREADS);
     cr_expect_eq(rows(&setup, "kind = 'retried'"), 0);
+    return redis_int(setup.cluster.r, "LLEN queue:default");
 }
 
-Test(daemon_sidekiq, gives_back_nothing_twice_after_a_stop_6) { stopped_then_killed("QS_SIDEKIQ=6"); }
-Test(daemon_sidekiq, gives_back_nothing_twice_after_a_stop_7) { stopped_then_killed("QS_SIDEKIQ=7"); }
+Test(daemon_sidekiq, gives_back_nothing_twice_after_a_stop_6) { cr_assert_eq(waiting_after_a_stop("QS_SIDEKIQ=6"), THREADS); }
+Test(daemon_sidekiq, gives_back_nothing_twice_after_a_stop_7) { cr_assert_eq(waiting_after_a_stop("QS_SIDEKIQ=7"), THREADS); }
 
 /* A process that was frozen for longer than its keys last comes back: its jobs ran elsewhere meanwhile, and are not given back
- * again. */
-static void paused_process(const char *version) {
+ * again. Returns the number of runs. */
+static int runs_with_a_frozen_process(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, DEAD);
     child_t *one = process_at_work(&setup, 0);
@@ -223,19 +243,23 @@ static void paused_process(const char *version) {
     redis_ok(setup.cluster.r, "SET go 1");
     await_gone(&setup, native_count(&setup.native, "finished", NULL) == 2 * THREADS);
     await_gone(&setup, noted(&setup) == 0);
-    cr_expect_eq(native_count(&setup.native, "taken", NULL), 2 * THREADS);
     cr_expect_eq(redis_int(setup.cluster.r, "LLEN queue:default"), 0);
     cr_expect_eq(rows(&setup, "kind = 'retried'"), THREADS);
     stop(&setup, one);
     stop(&setup, two);
+    return native_count(&setup.native, "taken", NULL);
 }
 
-Test(daemon_sidekiq, a_process_that_was_frozen_for_a_minute_6) { paused_process("QS_SIDEKIQ=6"); }
-Test(daemon_sidekiq, a_process_that_was_frozen_for_a_minute_7) { paused_process("QS_SIDEKIQ=7"); }
+Test(daemon_sidekiq, a_process_that_was_frozen_for_a_minute_6) {
+    cr_assert_eq(runs_with_a_frozen_process("QS_SIDEKIQ=6"), 2 * THREADS);
+}
+Test(daemon_sidekiq, a_process_that_was_frozen_for_a_minute_7) {
+    cr_assert_eq(runs_with_a_frozen_process("QS_SIDEKIQ=7"), 2 * THREADS);
+}
 
 /* The worker of docs/dialects/sidekiq.md, as it is there: its own poller rests, so the sidecar promotes; and a kill loses
- * nothing. */
-static void worker_of_the_docs(const char *version) {
+ * nothing. Returns the number of runs: four jobs, of which two ran in the killed process, too. */
+static int runs_of_the_docs(const char *version) {
     scoped(setup_end) setup_t setup;
     setup_begin(&setup, version, DEAD);
     child_t *one = process_of(&setup, "worker");
@@ -247,12 +271,12 @@ static void worker_of_the_docs(const char *version) {
     child_t *two = process_of(&setup, "worker");
     redis_ok(setup.cluster.r, "SET go 1");
     await_gone(&setup, native_count(&setup.native, "finished", NULL) == 4);
-    cr_expect_eq(native_count(&setup.native, "taken", NULL), 6);
     stop(&setup, two);
+    return native_count(&setup.native, "taken", NULL);
 }
 
-Test(daemon_sidekiq, the_worker_of_the_docs_6) { worker_of_the_docs("QS_SIDEKIQ=6"); }
-Test(daemon_sidekiq, the_worker_of_the_docs_7) { worker_of_the_docs("QS_SIDEKIQ=7"); }
+Test(daemon_sidekiq, the_worker_of_the_docs_6) { cr_assert_eq(runs_of_the_docs("QS_SIDEKIQ=6"), 6); }
+Test(daemon_sidekiq, the_worker_of_the_docs_7) { cr_assert_eq(runs_of_the_docs("QS_SIDEKIQ=7"), 6); }
 
 /* The keys of a killed process expire, so its jobs wait for a leader no longer than a minute. */
 Test(daemon_sidekiq, status_tells_what_is_lost_while_nobody_leads) {
