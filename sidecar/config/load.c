@@ -33,7 +33,7 @@ static void load_section(load_t *load, const node_t *group, const char *section)
         if (key)
             load_key(load, key, node, group->name);
         else
-            config_load_unknown(load, node, section, place);
+            config_load_unknown(load, node, section, NULL, place);
     }
     free(place);
 }
@@ -55,7 +55,7 @@ static void load_file(load_t *load, const node_t *root) {
         else if (load_is_section(node->name))
             load_section(load, node, node->name);
         else if (strcmp(node->name, "queues") != 0)
-            config_load_unknown(load, node, "", "");
+            config_load_unknown(load, node, "", NULL, "");
     }
 }
 

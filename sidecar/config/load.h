@@ -41,8 +41,9 @@ void config_load_redis(load_t *load);
 void config_load_check(load_t *load);
 
 // Reports an unknown key, with the nearest known key, or the group where the key belongs. The prefix begins the message:
-// "`redis`: ".
-void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix);
+// "`redis`: ". Only keys that `dialect` takes are near; NULL: all are.
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const config_dialect_t *dialect,
+                         const char *prefix);
 
 // Derives key names and defaults by the dialect of a queue, and reports settings that cannot work. Set the keys of the file
 // first. The prefix begins the messages: "queue `email`: ".

@@ -100,7 +100,7 @@ static void queue_take_node(const queue_read_t *read, const node_t *node) {
         key = config_queue_key_find(home, node->name);
         if (key) queue_take_foreign(read, home, key, node);
     }
-    if (!key) config_load_unknown(read->load, node, "queue-only", read->prefix);
+    if (!key) config_load_unknown(read->load, node, "queue-only", read->known ? read->queue->dialect : NULL, read->prefix);
 }
 
 static void queue_take(load_t *load, const node_t *node, size_t place) {

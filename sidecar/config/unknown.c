@@ -7,17 +7,21 @@ enum { NAMES_MAX = 3 * CONFIG_KEYS_MAX };
 typedef struct known_keys {
     const char *names[NAMES_MAX];
     size_t count;
-    const char *section; // whose names are added
+    const char *section;             // whose names are added
+    const config_dialect_t *dialect; // that must take them; NULL = any
 } known_keys_t;
 
 static void unknown_add_name(void *self, const config_key_t *key) {
     known_keys_t *known = self;
+    const config_key_t *own = known->dialect ? config_queue_key_find(known->dialect, key->name) : key;
+    if (!own || (known->dialect && !config_key_of_dialect(own, known->dialect))) return;
     if (strcmp(key->section, known->section) == 0) known->names[known->count++] = key->name;
 }
 
 // Collects the names that are valid in a section. A queue may also set the keys of `defaults`; the top level has the groups.
-static void unknown_collect(known_keys_t *known, config_dialects_fn *dialects, const char *section) {
-    *known = (known_keys_t){.section = section};
+static void unknown_collect(known_keys_t *known, config_dialects_fn *dialects, const char *section,
+                            const config_dialect_t *dialect) {
+    *known = (known_keys_t){.section = section, .dialect = dialect};
     config_key_each(dialects, unknown_add_name, known);
     if (strcmp(section, "queue-only") == 0) {
         known->section = "queue";
@@ -59,9 +63,10 @@ static void unknown_add_home(const config_key_t *key, buffer_t *out) {
         buffer_str(out, "at the top level");
 }
 
-void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix) {
+void config_load_unknown(load_t *load, const node_t *node, const char *section, const config_dialect_t *dialect,
+                         const char *prefix) {
     known_keys_t known;
-    unknown_collect(&known, load->dialects, section);
+    unknown_collect(&known, load->dialects, section, dialect);
     const char *nearest = suggest_nearest(node->name, known.names, known.count);
     const config_key_t *elsewhere = unknown_find_elsewhere(load->dialects, node->name, section);
     buffer_t text = {0};

@@ -335,6 +335,8 @@ Test(unit_config_refusals, names_the_group_of_a_misplaced_key) {
            "\"delayed_queue\", \"bull\", \"bullmq\", \"private_queues\", \"stream\", \"sidekiq\"\n"},
         {"defaults = { prefix = \"x\"; };\n" ONE(""), "F:1: `defaults`: unknown key `prefix`: it belongs in a queue\n"},
         {BU("prefx = \"x\";"), F "unknown key `prefx`: did you mean `prefix`?\n"},
+        {BM("bul_queue = \"x\";"), F "unknown key `bul_queue`: did you mean `bull_queue`?\n"},
+        {BM("queue = \"x\";"), F "unknown key `queue`: `queue-sidecar help keys` lists all\n"}, /* `queues` is of others */
         {BU("zzzzzzzz = 1;"), F "unknown key `zzzzzzzz`: `queue-sidecar help keys` lists all\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
