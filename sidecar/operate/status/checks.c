@@ -122,8 +122,11 @@ const status_check_t status_checks[] = {
              "docs/worker-contract.md tells how, without a gap. If they write none, set it to \"off\""},
     {CHECK_PREFLIGHT, STATUS_WARNING, "preflight", check_preflight, "A promise of docs/promises.md may not hold.",
      .next = "Repair the named key, right or setting" VERIFY, .variant = PREFLIGHT_WARNING},
-    {CHECK_PREFLIGHT, STATUS_NOTE, "other_keys", check_preflight, "The sidecar serves only the keys that the config names.",
-     .next = "If the application runs, compare its names with those of the config: queue-sidecar check -c {config}",
+    {CHECK_PREFLIGHT, STATUS_NOTE, "other_keys", check_preflight,
+     "The sidecar goes on. It serves only the keys that the config names.",
+     .next = "Look whether the application should be so. If keys are missing or others are there, compare its names with those "
+             "of the "
+             "config: queue-sidecar check -c {config}",
      .variant = PREFLIGHT_NOTE},
     {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight,
      "Work that needs it stops for this queue; all other work goes on.",
