@@ -188,7 +188,13 @@ const char *daemon_audit_path(const daemon_t *d) { return strchr(d->audit, '=') 
 const char *daemon_dir(const daemon_t *d) { return d->dir; }
 const char *daemon_config_path(const daemon_t *d) { return d->config; }
 const char *daemon_log_path(const daemon_t *d) { return d->log; }
-char *daemon_log(const daemon_t *d) { return temp_read(d->log); }
+
+char *daemon_log(const daemon_t *d) {
+    bool ended = !child_running(d->child); /* look before reading: then no line is incomplete */
+    char *log = temp_read(d->log), *end = strrchr(log, '\n');
+    if (!ended) log[end ? end + 1 - log : 0] = '\0';
+    return log;
+}
 
 int daemon_log_count(const daemon_t *d, const char *text) {
     char *log = daemon_log(d);

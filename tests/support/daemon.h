@@ -53,7 +53,7 @@ const char *daemon_dir(const daemon_t *d);
 const char *daemon_audit_path(const daemon_t *d); /* its audit log, unless the options' env gives another */
 const char *daemon_config_path(const daemon_t *d);
 const char *daemon_log_path(const daemon_t *d);
-/* Returns the stderr so far. */
+/* Returns the stderr so far: whole lines, because the kernel shows the first part of a line while the daemon writes it. */
 char *daemon_log(const daemon_t *d);
 /* Counts the lines of the stderr that contain the text. */
 int daemon_log_count(const daemon_t *d, const char *text);
