@@ -7,6 +7,7 @@
 enum {
     UP_MS = 10000,
     SWITCH_MS = 20000,
+    AGAIN_MS = 3000,
     DRAIN_MS = 15000,
     TRAP_MS = 1000,
     TRAPS = 20,
@@ -37,6 +38,7 @@ void flow_fail(flow_t *f, const char *why) {
         char *log = daemon_log(f->sidecars[i]);
         fprintf(stderr, "--- sidecar %d:\n%s", i, log);
     }
+    sentinels_print(f->s);
     cr_assert_fail("%s", why);
 }
 
@@ -128,19 +130,27 @@ static void flow_connect(flow_t *f, int primary) {
     f->named_us = wait_now_us();
 }
 
+/* On a loaded machine the sentinels may fail over once more, and no job flows at the first of the two servers. */
+static bool flow_flows(flow_t *f) {
+    if (f->first_us || wait_now_us() - f->named_us < AGAIN_MS * INT64_C(1000)) return f->first_us;
+    int named = sentinels_primary(f->s, NULL);
+    if (named < 0 || named == f->primary) return false;
+    fprintf(stderr, "the sentinels failed over once more, to server %d\n", named);
+    flow_connect(f, named);
+    return false;
+}
+
 /* Goes on at another server, until a job that was added there is taken. */
 static double flow_move(flow_t *f, int primary) {
     flow_connect(f, primary);
-    if (!flow_until(f, f->first_us != 0, SWITCH_MS)) flow_fail(f, "no job flows at the new primary");
+    if (!flow_until(f, flow_flows(f), SWITCH_MS)) flow_fail(f, "no job flows at the new primary");
     return (double)(f->first_us - f->named_us) / 1000;
 }
 
 double flow_follow(flow_t *f, int old) {
     int now = -1;
-    if (!flow_until(f, (now = sentinels_primary(f->s, NULL)) >= 0 && now != old, SENTINELS_SWITCH_MS)) {
-        sentinels_print(f->s);
+    if (!flow_until(f, (now = sentinels_primary(f->s, NULL)) >= 0 && now != old, SENTINELS_SWITCH_MS))
         flow_fail(f, "no sentinel names a new primary");
-    }
     return flow_move(f, now);
 }
 
@@ -280,7 +290,6 @@ static bool settled(flow_t *f) {
 
 void flow_settle(flow_t *f) {
     if (flow_until(f, settled(f), SENTINELS_SWITCH_MS)) return;
-    sentinels_print(f->s);
     flow_fail(f, "the sentinels do not settle");
 }
 

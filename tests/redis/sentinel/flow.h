@@ -52,7 +52,7 @@ void flow_step(flow_t *f);
 double flow_follow(flow_t *f, int old);
 /* Goes on until the sentinels are settled again. */
 void flow_settle(flow_t *f);
-/* Fails the test with the logs of the sidecars. */
+/* Fails the test with the logs of the sidecars and the sentinels. */
 void flow_fail(flow_t *f, const char *why);
 
 typedef enum { FAILOVER_KILL, FAILOVER_FREEZE, FAILOVER_COMMAND, FAILOVER_KINDS } failover_t;
